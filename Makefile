@@ -1,0 +1,38 @@
+# make demo: set up and show the main job on embedded real data.   make test: set up and run every check.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test install clean
+.DELETE_ON_ERROR:
+
+demo: $(STAMP)
+	@echo "==> vcr-graphormer demo"
+	@$(BIN)/vcr-graphormer demo
+
+# The parts named in the coverage line carry the data contract: they must stay covered.
+test: $(STAMP)
+	@echo "==> ruff: lint and format"
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@echo "==> mypy --strict"
+	@$(BIN)/mypy
+	@echo "==> pytest, two processes (real datasets: VCR_DATA=$${VCR_DATA:-not set, those tests skip})"
+	@$(BIN)/pytest -n 2 --cov --cov-report=
+	@$(BIN)/coverage report --skip-covered --include='*/graph.py,*/datasets.py' --fail-under=90
+
+install: $(STAMP)
+
+# torch first and pinned: an open range can pull gigabytes of CUDA packages.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed, $(PYTHON) is $$($(PYTHON) -V). Try: make PYTHON=python3.12 demo"; exit 1; }
+	@echo "==> create the virtual environment $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "==> install torch, then the package and its tools, in the versions of constraints.txt (minutes, once)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
+	@touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

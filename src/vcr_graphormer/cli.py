@@ -1,0 +1,172 @@
+"""The command `vcr-graphormer`. Heavy imports happen inside commands, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import __version__
+from .errors import VCRError
+
+if TYPE_CHECKING:
+    from .config import Config
+    from .graph import Graph
+    from .split import Split
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Node predictions on large graphs with a mini-batch graph transformer (VCR-Graphormer, ICLR 2024).",
+    epilog="Start with: vcr-graphormer demo",
+)
+
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file with the sections of a run.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one value; repeatable.")
+]
+DataRoot = Annotated[
+    str | None, typer.Option("--data", metavar="ROOT", help="Folder of the published datasets' raw files [data].")
+]
+
+
+def main() -> None:
+    """Run the command; errors we raise on purpose become one line, not a traceback."""
+    warnings.showwarning = _show_warning
+    try:
+        app(prog_name="vcr-graphormer")
+    except VCRError as error:
+        _say_error(str(error))
+        sys.exit(1)
+    except KeyboardInterrupt:
+        _say_error("stopped")
+        sys.exit(130)
+
+
+def _say_error(text: str) -> None:
+    typer.secho("error: ", fg="red", bold=True, nl=False, err=True)
+    typer.echo(text, err=True)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: Any = None,
+    line: str | None = None,
+) -> None:
+    typer.secho("warning: ", fg="yellow", bold=True, nl=False, err=True)
+    typer.echo(str(message), err=True)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"vcr-graphormer {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and stop.")
+    ] = False,
+) -> None:
+    pass
+
+
+def _read_config(file: Path | None, settings: list[str] | None, **given: str | None) -> Config:
+    """The TOML file, then the command's own options, then `--set`, later ones winning."""
+    import json
+
+    from .config import load_config
+
+    options = [f"data.{key}={json.dumps(value)}" for key, value in given.items() if value is not None]
+    return load_config(file, [*options, *(settings or [])])
+
+
+@app.command()
+def datasets(
+    name: Annotated[str | None, typer.Argument(help="A known name or a path: show this graph in detail.")] = None,
+    data: DataRoot = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Save the graph as a memory-mapped folder that opens at once.")
+    ] = None,
+) -> None:
+    """List the known datasets and what is present, or describe one of them (or your own data)."""
+    chosen = _read_config(config, settings, dataset=name, root=data).data
+    if name is None and config is None and save is None:
+        _list_datasets(Path(chosen.root))
+        return
+    from .datasets import load_data
+
+    graph, split = load_data(chosen)
+    _describe(graph, split)
+    if save is not None:
+        typer.echo(f"saved to {graph.save(save)}; read it again with: vcr-graphormer datasets {save}")
+
+
+def _list_datasets(root: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from .datasets import DATASETS, EMBEDDED
+    from .summary import format_bytes
+
+    table = Table(title=f"Datasets under {root}", caption="edges as the source stores them")
+    for title in ("dataset", "nodes", "edges", "features", "classes"):
+        table.add_column(title, justify="left" if title == "dataset" else "right", no_wrap=True)
+    table.add_column("the paper's split")
+    table.add_column("raw files")
+    table.add_row(EMBEDDED, "1,797", "5,630", "64", "10", "random 60/20/20", "[green]embedded[/]")
+    missing = []
+    for dataset in DATASETS.values():
+        size = dataset.size(root)
+        status = "PyG downloads them" if dataset.call else "[yellow]missing[/]"
+        if size is not None:
+            status = f"[green]present[/], {format_bytes(size)}"
+        elif not dataset.call:
+            missing.append(f"{dataset.name}: put {dataset.raw} and the files beside it under {root}")
+        table.add_row(dataset.name, *(f"{count:,}" for count in dataset.stored), dataset.protocol, status)
+    # A log or a pipe has no width of its own; the table needs 110 columns to keep one line per dataset.
+    console = Console() if sys.stdout.isatty() else Console(width=110)
+    console.print(table)
+    for line in missing:
+        typer.echo(line)
+    typer.echo("your own data: vcr-graphormer datasets PATH (a folder with edges.csv, an .npz, a .graphml, …)")
+
+
+def _describe(graph: Graph, split: Split | None) -> None:
+    typer.echo(str(graph.summary()))
+    if split is None:
+        typer.echo("  split                  none: there are no labels")
+    else:
+        typer.echo(
+            f"  split                  {len(split.train):,} train, {len(split.val):,} val, {len(split.test):,} test"
+        )
+    typer.echo(f"  fingerprint            {graph.fingerprint}")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for what the demo makes.")] = Path("runs/demo"),
+) -> None:
+    """Show the whole path on embedded real data (handwritten digits), without any download."""
+    from .datasets import DataConfig, load_data
+    from .graph import Graph
+
+    typer.echo("1. load scikit-learn's handwritten digits as a graph of nearest neighbours, and split it")
+    graph, split = load_data(DataConfig())
+    _describe(graph, split)
+    folder = graph.save(out / "graph", overwrite=True)
+    typer.echo(f"2. save it as a folder of memory-mapped arrays: {folder}")
+    same = Graph.open(folder).fingerprint == graph.fingerprint
+    typer.echo(f"   reopened, fingerprint {'equal' if same else 'DIFFERENT'}")
+    typer.echo("next: vcr-graphormer datasets            what else can be loaded")
+    typer.echo("      vcr-graphormer datasets PATH       your own edges, features and labels")

@@ -1,0 +1,35 @@
+"""What can go wrong, by kind. Every message names the value, the rule and the way out."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class VCRError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class GraphError(VCRError, ValueError):
+    """A graph, its features, labels or split break the data contract."""
+
+
+class ConfigError(VCRError, ValueError):
+    """A setting, an option or a name is unknown or out of range."""
+
+
+class StoreError(VCRError, OSError):
+    """A file or folder is missing, damaged, of another format or not ours to overwrite."""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> ConfigError:
+    """The refusal of an unknown name, with the nearest known one.
+
+    >>> print(unknown_name("dataset", "PubMedd", ["PubMed", "CS"]))
+    unknown dataset 'PubMedd'; did you mean 'PubMed'? (known: PubMed, CS)
+    """
+    names = list(known)
+    by_lower_case = {candidate.lower(): candidate for candidate in names}
+    near = difflib.get_close_matches(name.lower(), by_lower_case, n=1, cutoff=0.5)
+    hint = f"; did you mean '{by_lower_case[near[0]]}'?" if near else ";"
+    return ConfigError(f"unknown {kind} '{name}'{hint} (known: {', '.join(names)})")

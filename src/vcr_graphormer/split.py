@@ -1,0 +1,236 @@
+"""`Split`: which nodes train, validate and test. Disjoint, checked, reproducible by seed."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arrays import known_labels, to_numpy, to_whole_numbers
+from .errors import GraphError, StoreError
+from .storage import replace_file
+
+PARTS = ("train", "val", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Three disjoint, non-empty, ascending int64 arrays of node ids."""
+
+    train: NDArray[np.int64]
+    val: NDArray[np.int64]
+    test: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        for part in PARTS:
+            object.__setattr__(self, part, _check_part(getattr(self, part), part))
+        for first, second in (("train", "val"), ("train", "test"), ("val", "test")):
+            shared = np.intersect1d(getattr(self, first), getattr(self, second))
+            if shared.size:
+                raise GraphError(
+                    f"{first} and {second} overlap in {shared.size} nodes, the first is {shared[0]}: "
+                    f"a node belongs to one part only"
+                )
+
+    @classmethod
+    def random(
+        cls, labels: Any, train: float | int = 0.6, val: float | int = 0.2, seed: int = 0, stratified: bool = False
+    ) -> Split:
+        """Draw parts at random from the labelled nodes; the rest is the test part.
+
+        Parameters
+        ----------
+        labels : [n] or [n, c]
+            Nodes labelled -1 (or NaN) belong to no part.
+        train, val
+            A fraction (float) or a number of nodes (int), as in scikit-learn. The paper's small datasets take 0.6 and
+            0.2; Amazon2M takes 940 and 1,410 nodes.
+        stratified
+            Give each class the same share in every part; only for class ids.
+
+        >>> split = Split.random([0, 1] * 5, seed=0)
+        >>> len(split.train), len(split.val), len(split.test)
+        (6, 2, 2)
+        """
+        values = to_numpy(labels, "labels")
+        labelled = np.flatnonzero(known_labels(values))
+        generator = np.random.default_rng(seed)
+        if not stratified:
+            return cls._cut([labelled], train, val, generator)
+        return cls._cut(_nodes_by_class(values, "a stratified split"), train, val, generator)
+
+    @classmethod
+    def per_class(cls, labels: Any, train: int = 20, val: int = 30, seed: int = 0) -> Split:
+        """Draw the same number of nodes from each class (GRAND+'s few-label protocol); the rest is the test part."""
+        values = to_numpy(labels, "labels")
+        return cls._cut(_nodes_by_class(values, "a per-class split"), int(train), int(val), np.random.default_rng(seed))
+
+    @classmethod
+    def _cut(
+        cls, groups: list[NDArray[np.int64]], train: float | int, val: float | int, generator: np.random.Generator
+    ) -> Split:
+        parts: list[list[NDArray[np.int64]]] = [[], [], []]
+        for group in groups:
+            first, second = _size(train, "train", len(group)), _size(val, "val", len(group))
+            if first + second > len(group):
+                raise GraphError(
+                    f"train ({first}) and val ({second}) together ask for more than the {len(group)} nodes there are"
+                )
+            shuffled = generator.permutation(group)
+            for part, piece in zip(parts, np.split(shuffled, [first, first + second]), strict=True):
+                part.append(piece)
+        return cls(*(np.concatenate(part) for part in parts))
+
+    @classmethod
+    def from_masks(cls, train: Any, val: Any, test: Any, column: int = 0) -> Split:
+        """From boolean masks [n], or [n, splits] (PyG's ten columns) and the column to take."""
+        parts = []
+        for name, mask in zip(PARTS, (train, val, test), strict=True):
+            array = to_numpy(mask, f"{name} mask")
+            if array.ndim == 2:
+                if not 0 <= column < array.shape[1]:
+                    raise GraphError(f"column is {column} but the {name} mask has {array.shape[1]} columns")
+                array = array[:, column]
+            if array.ndim != 1 or not (array.dtype.kind == "b" or np.isin(array, (0, 1)).all()):
+                raise GraphError(f"the {name} mask must be booleans of shape [n] or [n, splits]")
+            parts.append(np.flatnonzero(array))
+        return cls(*parts)
+
+    @classmethod
+    def from_pyg(cls, data: Any, column: int = 0) -> Split:
+        """From the train_mask, val_mask and test_mask of a `torch_geometric.data.Data`."""
+        masks = [getattr(data, f"{part}_mask", None) for part in PARTS]
+        missing = [f"{part}_mask" for part, mask in zip(PARTS, masks, strict=True) if mask is None]
+        if missing:
+            raise GraphError(f"data has no {', '.join(missing)}: use Split.random")
+        return cls.from_masks(masks[0], masks[1], masks[2], column)
+
+    @classmethod
+    def from_files(cls, train: str | Path, val: str | Path | None = None, test: str | Path | None = None) -> Split:
+        """From one `.npz` with train, val (or valid) and test, or from three files of node ids (.npy or text)."""
+        if val is None and test is None:
+            return cls._from_npz(Path(train))
+        if val is None or test is None:
+            raise GraphError("from_files takes one .npz file, or three files: train, val and test")
+        return cls(*(_read_ids(Path(file)) for file in (train, val, test)))
+
+    @classmethod
+    def _from_npz(cls, file: Path) -> Split:
+        arrays = read_npz(file)
+        found = {}
+        for part in PARTS:
+            keys = [part, f"{part}_mask", *(["valid", "valid_mask"] if part == "val" else [])]
+            key = next((key for key in keys if key in arrays), None)
+            if key is None:
+                raise StoreError(f"{file} has no array '{part}' (it has: {', '.join(sorted(arrays)) or 'nothing'})")
+            array = arrays[key]
+            is_mask = key.endswith("_mask") or array.dtype.kind == "b"
+            found[part] = np.flatnonzero(array) if is_mask else array
+        return cls(**found)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the split as one `.npz` file that `from_files` reads."""
+        with replace_file(Path(path)) as temporary, temporary.open("wb") as file:
+            np.savez(file, train=self.train, val=self.val, test=self.test)
+        return Path(path)
+
+    def check(self, num_nodes: int, labels: Any = None) -> Split:
+        """Refuse ids beyond the graph; warn of classes that no training node shows. Returns the split itself."""
+        for part in PARTS:
+            nodes = getattr(self, part)
+            if nodes[-1] >= num_nodes:
+                raise GraphError(f"{part} contains node {nodes[-1]} but the graph has {num_nodes} nodes")
+        if labels is not None:
+            values = to_numpy(labels, "labels")
+            for part in PARTS:
+                nodes = getattr(self, part)
+                unlabelled = nodes[~known_labels(values[nodes])]
+                if unlabelled.size:
+                    raise GraphError(
+                        f"{part} contains node {unlabelled[0]}, which has no label ({unlabelled.size} do not)"
+                    )
+            if values.ndim == 1 and values.dtype.kind in "iu":
+                unseen = np.setdiff1d(values[values >= 0], values[self.train])
+                if unseen.size:
+                    listed = ", ".join(str(label) for label in unseen[:10])
+                    warnings.warn(
+                        f"no training node has class {listed}: it cannot be learned", UserWarning, stacklevel=2
+                    )
+        return self
+
+    def __repr__(self) -> str:
+        return f"Split(train={len(self.train):,}, val={len(self.val):,}, test={len(self.test):,})"
+
+
+def read_npz(file: Path) -> dict[str, NDArray[Any]]:
+    """All arrays of an `.npz` file; pickled ones are refused."""
+    if not file.is_file():
+        raise StoreError(f"{file} does not exist")
+    try:
+        with file.open("rb") as handle, np.load(handle, allow_pickle=False) as archive:
+            return {key: archive[key] for key in archive.files}
+    except Exception as error:  # zipfile, zlib, struct and numpy each have their own kinds for a damaged file
+        raise StoreError(f"{file} is not a readable .npz file of plain arrays: {error}") from error
+
+
+def _read_ids(file: Path) -> NDArray[Any]:
+    if not file.is_file():
+        raise StoreError(f"{file} does not exist")
+    try:
+        if file.suffix == ".npy":
+            array: NDArray[Any] = np.load(file, allow_pickle=False)
+            return array
+        lines = file.read_text(encoding="utf-8").splitlines()
+        return np.asarray([_parse_id(file, number, line) for number, line in enumerate(lines, 1) if line.strip()])
+    except (ValueError, UnicodeDecodeError) as error:
+        if isinstance(error, GraphError):
+            raise
+        raise StoreError(f"{file} is not a readable list of node ids: {error}") from error
+
+
+def _parse_id(file: Path, number: int, line: str) -> int:
+    try:
+        return int(line)
+    except ValueError:
+        raise GraphError(
+            f"{file} line {number}: {line.strip()!r} is not a node id (one whole number per line)"
+        ) from None
+
+
+def _check_part(value: Any, part: str) -> NDArray[np.int64]:
+    array = to_numpy(value, part)
+    if array.dtype.kind == "b":
+        raise GraphError(f"{part} holds booleans; Split takes node ids: use Split.from_masks")
+    if array.ndim != 1:
+        raise GraphError(f"{part} has shape {list(array.shape)}; it must be a list of node ids")
+    if array.size == 0:
+        raise GraphError(f"{part} is empty: every part of a split needs at least one node")
+    nodes = np.sort(to_whole_numbers(array, part).astype(np.int64))
+    if nodes[0] < 0:
+        raise GraphError(f"{part} contains node {nodes[0]}; node ids start at 0")
+    repeated = nodes[1:][nodes[1:] == nodes[:-1]]
+    if repeated.size:
+        raise GraphError(f"{part} contains node {repeated[0]} more than once")
+    return nodes
+
+
+def _size(wanted: float | int, part: str, available: int) -> int:
+    if isinstance(wanted, bool) or not isinstance(wanted, int | float | np.integer | np.floating):
+        raise GraphError(f"{part} is {wanted!r}; give a fraction (0.6) or a number of nodes (940)")
+    if isinstance(wanted, int | np.integer):
+        if wanted < 1:
+            raise GraphError(f"{part} is {wanted}; a number of nodes must be at least 1")
+        return int(wanted)
+    if not 0 < wanted < 1:
+        raise GraphError(f"{part} is {wanted}; a fraction must lie between 0 and 1")
+    return round(float(wanted) * available)
+
+
+def _nodes_by_class(labels: NDArray[Any], what: str) -> list[NDArray[np.int64]]:
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise GraphError(f"{what} needs class ids of shape [n], not {labels.dtype} of shape {list(labels.shape)}")
+    return [np.flatnonzero(labels == label) for label in np.unique(labels[labels >= 0])]

@@ -1,0 +1,157 @@
+"""A folder of memory-mapped `.npy` files and a manifest, written so that it exists whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import StoreError
+
+MANIFEST = "manifest.json"
+Array = NDArray[Any]
+
+
+def digest(*arrays: Array | None) -> str:
+    """Hash dtype, shape and content of arrays; the same values give the same text on every machine.
+
+    >>> digest(np.arange(3, dtype=np.int32)) == digest(np.arange(3, dtype=np.int32))
+    True
+    >>> digest(np.arange(3, dtype=np.int32)) == digest(np.arange(3, dtype=np.int64))
+    False
+    """
+    state = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        if array is None:
+            state.update(b"none;")
+            continue
+        if array.dtype.hasobject:
+            raise StoreError(f"an array of type {array.dtype} cannot be hashed: convert it to a plain dtype first")
+        state.update(f"{array.dtype.newbyteorder('<').str}{array.shape};".encode())
+        flat = array.reshape(-1)
+        # Blocks, so that hashing a memory-mapped array never copies it whole.
+        for start in range(0, flat.size, 1 << 22):
+            block = flat[start : start + (1 << 22)]
+            state.update(np.ascontiguousarray(block, dtype=block.dtype.newbyteorder("<")).view(np.uint8).data)
+    return state.hexdigest()
+
+
+@contextmanager
+def replace_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary path to write; rename it to `path` when the block ends well, remove it when it does not."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def _cannot_write(path: Path, error: OSError) -> StoreError:
+    return error if isinstance(error, StoreError) else StoreError(f"cannot write {path}: {error.strerror or error}")
+
+
+def write_folder(
+    path: str | Path, kind: str, version: int, arrays: Mapping[str, Array], meta: Mapping[str, Any], overwrite: bool
+) -> Path:
+    """Write `arrays` and a manifest to a temporary folder beside `path`, then rename it to `path`.
+
+    A crash at any moment leaves either no folder of that name or the complete one.
+    """
+    target = Path(path)
+    if target.exists() and not overwrite:
+        raise StoreError(f"{target} exists: choose another name, delete it, or pass overwrite=True")
+    if target.exists() and not is_folder_of(target, kind):
+        raise StoreError(f"{target} exists and is not a saved {kind}: refusing to replace it")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        temporary.mkdir(parents=True, exist_ok=False)
+        described = {}
+        for name, array in arrays.items():
+            file = temporary / f"{name}.npy"
+            with replace_file(file) as temporary_file, temporary_file.open("wb") as handle:
+                np.lib.format.write_array(handle, np.asanyarray(array), allow_pickle=False)
+            described[name] = {"dtype": array.dtype.str, "shape": list(array.shape), "bytes": file.stat().st_size}
+        manifest = {"kind": kind, "version": version, "meta": dict(meta), "arrays": described}
+        with replace_file(temporary / MANIFEST) as temporary_file:
+            temporary_file.write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
+        if target.exists():
+            retired = target.with_name(f".{target.name}.{os.getpid()}.old")
+            target.rename(retired)
+            temporary.rename(target)
+            shutil.rmtree(retired)
+        else:
+            temporary.rename(target)
+    except OSError as error:
+        raise _cannot_write(target, error) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return target
+
+
+def is_folder_of(path: Path, kind: str) -> bool:
+    """Whether `path` is a saved folder of that kind, by its manifest."""
+    try:
+        return bool(read_manifest(path)["kind"] == kind)
+    except StoreError:
+        return False
+
+
+def read_manifest(path: str | Path) -> dict[str, Any]:
+    """The manifest of a saved folder, checked for its outer form."""
+    file = Path(path) / MANIFEST
+    if not file.is_file():
+        raise StoreError(f"{path} is not a saved folder: {MANIFEST} is missing")
+    try:
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise StoreError(f"{file} is damaged: {error}") from error
+    if not isinstance(manifest, dict) or not {"kind", "version", "meta", "arrays"} <= manifest.keys():
+        raise StoreError(f"{file} is not a manifest of ours: it needs kind, version, meta and arrays")
+    return manifest
+
+
+def open_folder(path: str | Path, kind: str, version: int) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Open a folder written by `write_folder`: its meta data and its arrays, memory-mapped read-only."""
+    manifest = read_manifest(path)
+    if manifest["kind"] != kind:
+        raise StoreError(f"{path} holds a {manifest['kind']}, not a {kind}")
+    if manifest["version"] != version:
+        raise StoreError(f"{path} has format version {manifest['version']}; this package reads version {version}")
+    return manifest["meta"], {
+        name: open_array(Path(path) / f"{name}.npy", about) for name, about in manifest["arrays"].items()
+    }
+
+
+def open_array(file: Path, about: Mapping[str, Any]) -> Array:
+    """Memory-map one array after comparing it with what the manifest says about it."""
+    if not file.is_file():
+        raise StoreError(f"{file} is missing, but the manifest lists it")
+    size = file.stat().st_size
+    if size != about["bytes"]:
+        raise StoreError(f"{file} has {size} bytes but the manifest says {about['bytes']}: it was cut short or changed")
+    try:
+        # An array without elements cannot be memory-mapped.
+        empty = 0 in about["shape"]
+        array: Array = np.load(file, mmap_mode=None if empty else "r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise StoreError(f"{file} is not a readable .npy file: {error}") from error
+    if array.dtype.str != about["dtype"] or list(array.shape) != about["shape"]:
+        raise StoreError(
+            f"{file} holds {array.dtype.str}{list(array.shape)} but the manifest says {about['dtype']}{about['shape']}"
+        )
+    return array

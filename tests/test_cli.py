@@ -1,0 +1,103 @@
+"""The command as a stranger meets it: in its own process, by what it prints and leaves behind."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vcr_graphormer import Graph, __version__
+
+
+def run(*arguments: str, code: int = 0, cwd: Path | None = None) -> str:
+    command = [sys.executable, "-m", "vcr_graphormer", *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+    assert result.returncode == code, result.stdout + result.stderr
+    assert "Traceback" not in result.stderr
+    return result.stdout + result.stderr
+
+
+def test_version_and_help() -> None:
+    assert run("--version") == f"vcr-graphormer {__version__}\n"
+    text = run("--help")
+    assert "demo" in text
+    assert "datasets" in text
+
+
+def test_help_imports_nothing_heavy() -> None:
+    # Import time is what --help costs; these are the packages that would cost it.
+    script = (
+        "import sys; from vcr_graphormer import cli\n"
+        "heavy = {'torch', 'scipy', 'numpy', 'sklearn', 'numba', 'pyarrow', 'torch_geometric'} & set(sys.modules)\n"
+        "sys.exit(', '.join(heavy) or 0)"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_public_names_exist() -> None:
+    import vcr_graphormer
+
+    for name in vcr_graphormer.__all__:
+        assert getattr(vcr_graphormer, name) is not None
+    assert set(dir(vcr_graphormer)) == set(vcr_graphormer.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = vcr_graphormer.nothing
+
+
+def test_demo(tmp_path: Path) -> None:
+    for _ in range(2):  # safe to repeat
+        text = run("demo", "--out", str(tmp_path / "demo"))
+        assert "fingerprint equal" in text
+        assert "1,078 train, 359 val, 360 test" in text
+    assert Graph.open(tmp_path / "demo" / "graph").num_nodes == 1797
+
+
+def test_list_of_datasets(tmp_path: Path) -> None:
+    text = run("datasets", "--data", str(tmp_path))
+    assert "digits" in text
+    assert "embedded" in text
+    assert "AMiner: put aminer/aminer.adj.sp.pkl" in text
+    assert "present" not in text
+    (tmp_path / "Amazon2M").mkdir()
+    (tmp_path / "Amazon2M" / "Amazon2M_adj.npz").write_bytes(b"x" * 2048)
+    assert "present, 2.0 KiB" in run("datasets", "--data", str(tmp_path))
+
+
+def test_list_of_real_datasets(data_root: Path) -> None:
+    lines = run("datasets", "--data", str(data_root)).splitlines()
+    for name in ("PubMed", "Computer", "Photo", "CS", "Physics", "Squirrel", "Actor", "Texas", "Cora", "CiteSeer"):
+        assert any(f" {name} " in line and "present" in line for line in lines)
+
+
+def test_own_data(tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text("source,target\nann,bob\nbob,eve\neve,dan\ndan,zoe\n")
+    (tmp_path / "labels.csv").write_text("node,label\nann,v\nbob,w\neve,x\ndan,y\nzoe,z\n")
+    text = run("datasets", str(tmp_path), "--set", "data.directed=true", "--save", str(tmp_path / "saved"))
+    assert "arcs" in text
+    assert "saved to" in text
+    assert "warning: no training node has class" in text
+    assert Graph.open(tmp_path / "saved").directed
+    (tmp_path / "run.toml").write_text(f'[data]\ndataset = "{tmp_path / "saved"}"\n')
+    assert "3 train, 1 val, 1 test" in run("datasets", "--config", str(tmp_path / "run.toml"))
+    (tmp_path / "labels.csv").unlink()
+    assert "none: there are no labels" in run("datasets", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["datasets", "PubMedd"], "error: unknown dataset 'PubMedd'; did you mean 'PubMed'?"),
+        (["datasets", "digits", "--set", "data.seeed=1"], "did you mean 'seed'?"),
+        (["datasets", "digits", "--config", "nowhere.toml"], "error: nowhere.toml does not exist"),
+        (["datasets", "nowhere/edges.csv"], "error: nowhere/edges.csv does not exist"),
+        (["demo", "--out", "/dev/null/x"], "error: cannot write /dev/null/x"),
+    ],
+)
+def test_errors_are_one_line(arguments: list[str], message: str) -> None:
+    text = run(*arguments, code=1)
+    assert message in text
+
+
+def test_wrong_command() -> None:
+    assert "No such command 'trian'" in run("trian", code=2)

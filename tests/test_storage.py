@@ -1,0 +1,117 @@
+"""A folder exists whole or not at all, and says what does not match."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests import graphs
+from vcr_graphormer import Graph, StoreError
+from vcr_graphormer.storage import digest, replace_file
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    return graphs.karate_club().save(tmp_path / "graph")
+
+
+def test_existing_folders_are_safe(saved: Path) -> None:
+    with pytest.raises(StoreError, match="exists: choose another name"):
+        graphs.path().save(saved)
+    graphs.path().save(saved, overwrite=True)
+    assert Graph.open(saved).num_nodes == 5
+    assert [file.name for file in saved.parent.iterdir()] == ["graph"]
+    other = saved.parent / "mine"
+    other.mkdir()
+    (other / "thesis.txt").write_text("years of work")
+    with pytest.raises(StoreError, match="is not a saved graph: refusing to replace it"):
+        graphs.path().save(other, overwrite=True)
+    assert (other / "thesis.txt").exists()
+
+
+def test_unwritable_place(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot write .*file/graph"):
+        graphs.path().save(tmp_path / "file" / "graph")
+    with pytest.raises(StoreError, match="/dev/full"), replace_file(tmp_path / "x") as temporary:
+        temporary.symlink_to("/dev/full")
+        raise OSError(28, "No space left on device: /dev/full")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["file"]
+
+
+def test_damage_is_named(saved: Path, tmp_path: Path) -> None:
+    manifest = json.loads((saved / "manifest.json").read_text())
+
+    def refuse(message: str, **changes: object) -> None:
+        (saved / "manifest.json").write_text(json.dumps({**manifest, **changes}))
+        with pytest.raises(StoreError, match=message):
+            Graph.open(saved)
+        (saved / "manifest.json").write_text(json.dumps(manifest))
+
+    refuse("holds a token store, not a graph", kind="token store")
+    refuse("has format version 99; this package reads version 1", version=99)
+    arrays = manifest["arrays"]
+    refuse(r"indices\.npy holds <i4\[156\] but the manifest says <i4\[155\]",
+           arrays={**arrays, "indices": {**arrays["indices"], "shape": [155]}})  # fmt: skip
+    refuse(r"weights\.npy is missing", arrays={**arrays, "weights": arrays["indices"]})
+    (saved / "manifest.json").write_text("{")
+    with pytest.raises(StoreError, match=r"manifest\.json is damaged"):
+        Graph.open(saved)
+    (saved / "manifest.json").write_text("[]")
+    with pytest.raises(StoreError, match="is not a manifest of ours"):
+        Graph.open(saved)
+    with pytest.raises(StoreError, match=r"is not a saved folder: manifest\.json is missing"):
+        Graph.open(tmp_path)
+
+
+def test_truncated_and_foreign_arrays(saved: Path) -> None:
+    file = saved / "indices.npy"
+    content = file.read_bytes()
+    file.write_bytes(content[:-4])
+    with pytest.raises(StoreError, match=r"indices\.npy has 748 bytes but the manifest says 752: it was cut short"):
+        Graph.open(saved)
+    file.write_bytes(b"x" * len(content))
+    with pytest.raises(StoreError, match=r"indices\.npy is not a readable \.npy file"):
+        Graph.open(saved)
+
+
+def test_killed_while_saving_leaves_nothing_that_opens(tmp_path: Path) -> None:
+    script = (
+        "import os, signal, sys\n"
+        "from vcr_graphormer import generate, storage\n"
+        "graph = generate(500, 2000)\n"
+        "write = storage.np.lib.format.write_array\n"
+        "def die(file, array, **keywords):\n"
+        "    write(file, array, **keywords)\n"
+        "    if array.ndim == 2: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "storage.np.lib.format.write_array = die\n"
+        "graph.save(sys.argv[1])\n"
+    )
+    target = tmp_path / "graph"
+    result = subprocess.run([sys.executable, "-c", script, str(target)], check=False)
+    assert result.returncode == -signal.SIGKILL
+    assert not target.exists()
+    assert Graph.open(graphs.path().save(target)).num_nodes == 5
+
+
+def test_digest_depends_on_values_type_and_shape() -> None:
+    base = np.arange(6, dtype=np.int32)
+    others: list[Any] = [base + 1, base.astype(np.int64), base.reshape(2, 3), base[:5], None]
+    assert len({digest(base), *(digest(other) for other in others)}) == 6
+    assert digest(base) == digest(base.astype(">i4"))
+    assert digest(base, None) != digest(base)
+    assert digest(np.arange(0, 12, 2)[::2]) == digest(np.array([0, 4, 8]))
+    with pytest.raises(StoreError, match="cannot be hashed"):
+        digest(np.array([object()]))
+
+
+def test_opening_reads_no_array(saved: Path) -> None:
+    before = (saved / "indices.npy").stat().st_size
+    graph = Graph.open(saved)
+    assert isinstance(graph.indices, np.memmap)
+    assert graph.indices.nbytes < before
