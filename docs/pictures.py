@@ -14,7 +14,7 @@ from sklearn.manifold import TSNE
 import vcr_graphormer as vcr
 
 # Okabe and Ito's colours, told apart by colour-blind readers, and two greys.
-COLOURS = "#E69F00 #56B4E9 #009E73 #F0E442 #0072B2 #D55E00 #CC79A7 #000000 #999999 #8B5A2B".split()
+COLOURS = ["#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#000000", "#999999", "#8B5A2B"]
 
 
 def draw_digits(file: Path) -> None:
@@ -27,7 +27,7 @@ def draw_digits(file: Path) -> None:
     axes.add_collection(LineCollection(places[np.stack([rows, graph.indices], axis=1)], colors="#bbbbbb", lw=0.3))
     for digit in range(10):
         chosen = places[labels == digit]
-        axes.scatter(*chosen.T, s=7, color=COLOURS[digit], label=str(digit), zorder=2)
+        axes.scatter(chosen[:, 0], chosen[:, 1], s=7, color=COLOURS[digit], label=str(digit), zorder=2)
     for node in np.random.default_rng(0).choice(graph.num_nodes, 60, replace=False):
         image = OffsetImage(16 - features[node].reshape(8, 8) * 16, zoom=2.2, cmap="gray")
         frame = {"edgecolor": COLOURS[labels[node]], "linewidth": 1.2}
