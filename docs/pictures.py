@@ -32,7 +32,7 @@ def draw_digits(file: Path) -> None:
         image = OffsetImage(16 - features[node].reshape(8, 8) * 16, zoom=2.2, cmap="gray")
         frame = {"edgecolor": COLOURS[labels[node]], "linewidth": 1.2}
         axes.add_artist(AnnotationBbox(image, places[node], pad=0.08, bboxprops=frame))
-    axes.set_title("digits: 1,797 handwritten digits, 5,630 edges between mutual nearest neighbours")
+    axes.set_title(f"digits: 1,797 handwritten digits, {graph.num_edges:,} edges between mutual nearest neighbours")
     axes.legend(title="label", loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     axes.autoscale()
     axes.set_axis_off()

@@ -21,18 +21,28 @@ EDGES = [[0, 1], [1, 2]]
         ([[0.0, 0.5], [1.0, 2.0]], r"edge_index\[0, 1\] is 0.5; it must be a whole number"),
         ([[0.0, np.nan], [1.0, 2.0]], r"edge_index\[0, 1\] is nan; it must be a whole number"),
         ([[0.0, np.inf], [1.0, 2.0]], r"edge_index\[0, 1\] is inf"),
+        ([[0.0, 1e300], [1.0, 2.0]], r"edge_index\[0, 1\] is 1e\+300"),
+        ([[0, 2**40], [1, 2]], "edge_index holds 1099511627776; node ids must be below"),
+        ([[0, 2**70], [1, 2]], "too large entries"),
+        (None, "edge_index is None"),
         ([[0, 1], [1]], "edge_index is ragged"),
         ([[0, 1, 2]], r"edge_index has shape \[1, 3\]; it must be \[2, m\]"),
         ([[0, 1], [1, 2], [0, 2]], r"edge_index has shape \[3, 2\]; it must be \[2, m\]; pass edge_index.T"),
         (np.zeros((2, 2, 2)), r"edge_index has shape \[2, 2, 2\]"),
         ([["a", "b"], ["c", "d"]], "edge_index has type"),
         ([[True, False], [False, True]], "edge_index has type bool"),
-        ([[None, 1], [1, 2]], "edge_index has mixed or unsupported entries"),
+        ([[None, 1], [1, 2]], "edge_index has mixed, missing or too large entries"),
     ],
 )
 def test_bad_edges(edge_index: Any, message: str) -> None:
     with pytest.raises(GraphError, match=message):
         Graph.from_edges(edge_index, num_nodes=3)
+
+
+def unsound() -> sp.csr_matrix:
+    matrix = sp.csr_matrix(np.eye(3))
+    matrix.indices[2] = 10**8
+    return matrix
 
 
 @pytest.mark.parametrize(
@@ -64,13 +74,25 @@ def test_bad_edges(edge_index: Any, message: str) -> None:
         ({"edge_weight": ["a", "b"]}, "edge_weight has type"),
         ({"names": ["a", "b"]}, "names has 2 entries but there are 3"),
         ({"names": ["a", "b", "a"]}, "names must be distinct; 'a' occurs 2 times"),
+        ({"names": 5}, "names is 5; it must be a list"),
+        ({"features": np.ma.masked_invalid([[np.nan]] * 3)}, "features is a masked array"),
+        ({"features": sp.csr_matrix(np.eye(3) * 1j)}, "features is complex128"),
+        ({"features": np.full((3, 1), 1e39)}, r"features\[0, 0\] is inf"),
+        ({"features": 5.0}, "features has 1 rows but the graph has 3 nodes|features has shape"),
+        ({"features": unsound()}, "features is not a sound sparse matrix"),
+        (
+            {"labels": np.array([2**64 - 1, 0, 0], dtype=np.uint64)},
+            "labels holds 18446744073709551615, which is too large",
+        ),
+        ({"edge_weight": [3e38, 3e38], "num_nodes": 3, "repeat": True}, "add up to more than float32 holds"),
         ({"class_names": ["a"]}, "class_names were given without class labels"),
         ({"labels": [0, 1, 2], "class_names": ["a", "b"]}, "class_names has 2 entries but labels go up to 2"),
     ],
 )
 def test_bad_keywords(keywords: dict[str, Any], message: str) -> None:
+    edges = [[0, 0], [1, 1]] if keywords.pop("repeat", False) else EDGES
     with pytest.raises(GraphError, match=message):
-        Graph.from_edges(EDGES, **{"num_nodes": 3, **keywords})
+        Graph.from_edges(edges, **{"num_nodes": 3, **keywords})
 
 
 def test_unknown_task_is_refused() -> None:
@@ -111,3 +133,20 @@ def test_input_is_never_changed() -> None:
     np.testing.assert_array_equal(edges, before[0])
     np.testing.assert_array_equal(features.indices, before[1])
     np.testing.assert_array_equal(features.data, before[2])
+
+
+def test_nodes_are_counted_by_labels_too() -> None:
+    assert Graph.from_edges(EDGES, labels=[0, 1, 0, 1, 0]).num_nodes == 5
+
+
+def test_half_precision_tensors() -> None:
+    graph = Graph.from_edges(EDGES, features=torch.ones(3, 2, dtype=torch.bfloat16))
+    assert np.asarray(graph.features).dtype == np.float32
+
+
+def test_fingerprint_sees_shape_but_not_the_width_of_indices() -> None:
+    narrow = sp.csr_matrix(np.eye(3))
+    wide = sp.csr_matrix((narrow.data, narrow.indices.astype(np.int64), narrow.indptr.astype(np.int64)), shape=(3, 3))
+    larger = sp.csr_matrix((narrow.data, narrow.indices, narrow.indptr), shape=(3, 30))
+    prints = [Graph.from_edges(EDGES, features=matrix).fingerprint for matrix in (narrow, wide, larger)]
+    assert prints[0] == prints[1] != prints[2]

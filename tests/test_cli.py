@@ -48,7 +48,7 @@ def test_public_names_exist() -> None:
 def test_demo(tmp_path: Path) -> None:
     for _ in range(2):  # safe to repeat
         text = run("demo", "--out", str(tmp_path / "demo"))
-        assert "fingerprint equal" in text
+        assert "every checksum right" in text
         assert "1,078 train, 359 val, 360 test" in text
     assert Graph.open(tmp_path / "demo" / "graph").num_nodes == 1797
 
@@ -79,6 +79,7 @@ def test_own_data(tmp_path: Path) -> None:
     assert "warning: no training node has class" in text
     assert Graph.open(tmp_path / "saved").directed
     (tmp_path / "run.toml").write_text(f'[data]\ndataset = "{tmp_path / "saved"}"\n')
+    assert "exists: choose another folder" in run("datasets", "digits", "--save", str(tmp_path / "saved"), code=1)
     assert "3 train, 1 val, 1 test" in run("datasets", "--config", str(tmp_path / "run.toml"))
     (tmp_path / "labels.csv").unlink()
     assert "none: there are no labels" in run("datasets", str(tmp_path))
@@ -91,12 +92,16 @@ def test_own_data(tmp_path: Path) -> None:
         (["datasets", "digits", "--set", "data.seeed=1"], "did you mean 'seed'?"),
         (["datasets", "digits", "--config", "nowhere.toml"], "error: nowhere.toml does not exist"),
         (["datasets", "nowhere/edges.csv"], "error: nowhere/edges.csv does not exist"),
+        (["datasets", "digits", "--set", "data.seed=-1"], "error: seed is -1"),
+        (["datasets", "📊/edges.csv"], "error: 📊/edges.csv does not exist"),
         (["demo", "--out", "/dev/null/x"], "error: cannot write /dev/null/x"),
     ],
 )
 def test_errors_are_one_line(arguments: list[str], message: str) -> None:
     text = run(*arguments, code=1)
     assert message in text
+    assert text.splitlines()[-1].startswith("error: ")
+    assert len(text.splitlines()) == 1 or arguments[0] == "demo"
 
 
 def test_wrong_command() -> None:

@@ -19,7 +19,9 @@ def test_file_then_overrides(tmp_path: Path) -> None:
 
 
 def test_written_config_reads_back(tmp_path: Path) -> None:
-    config = load_config(overrides=['data.root="quote \\" and ünïcode"', "data.val=1e-3", "data.stratified=true"])
+    config = load_config(
+        overrides=['data.root="😀 \\u007f quote \\" and ünïcode"', "data.val=1e-3", "data.stratified=true"]
+    )
     (tmp_path / "config.toml").write_text(to_toml(config), encoding="utf-8")
     assert load_config(tmp_path / "config.toml") == config
     assert set(tomllib.loads(to_toml(config))["data"]) == set(config.data.__dataclass_fields__)

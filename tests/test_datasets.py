@@ -3,6 +3,7 @@
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -116,7 +117,7 @@ def write_grand(root: Path, name: str) -> None:
 @pytest.mark.parametrize("edges", [2, 4])  # an archive may list each edge once or twice
 def test_grand_datasets_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edges: int) -> None:
     write_grand(tmp_path, "Amazon2M")
-    known = replace(DATASETS["Amazon2M"], stored=Counts(3, edges, 2, 2))
+    known = replace(DATASETS["Amazon2M"], paper=Counts(3, edges, 2, 2))
     monkeypatch.setattr(datasets, "_KNOWN", [known])
     assert load_dataset("Amazon2M", tmp_path).num_edges == 2
     assert load_splits("Amazon2M", tmp_path) == []
@@ -197,3 +198,44 @@ def test_digits_have_the_papers_split_and_no_published_one() -> None:
 def test_bad_settings(change: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_data(DataConfig(**change))  # type: ignore[arg-type]
+
+
+def test_paths_are_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cora").mkdir()
+    write_own(tmp_path / "cora")
+    monkeypatch.chdir(tmp_path)
+    assert load_dataset("./cora").num_nodes == 5
+    assert load_dataset(tmp_path / "cora").num_nodes == 5
+    assert find_dataset("cora") is not None
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"task": "regression"}, "task and ids describe one's own data"),
+        ({"ids": "names"}, "task and ids describe one's own data"),
+        ({"directed": True}, "digits is an undirected graph"),
+    ],
+)
+def test_options_that_would_change_nothing_are_refused(keywords: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_dataset("digits", **keywords)
+
+
+def test_split_settings(tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text("0,1\n1,2\n2,3\n3,4\n4,5\n")
+    (tmp_path / "labels.csv").write_text("0\n0\n0\n1\n1\n1\n")
+    own = DataConfig(dataset=str(tmp_path))
+    _, split = load_data(replace(own, split="per_class", train=1.0, val=1.0))
+    assert split is not None
+    assert (len(split.train), len(split.val), len(split.test)) == (2, 2, 2)
+    _, split = load_data(replace(own, train=3, val=2, stratified=False, seed=3))
+    assert split is not None
+    assert len(split.train) == 3
+    np.savez(tmp_path / "split.npz", train=[0, 3], val=[1], test=[2])
+    with pytest.raises(ConfigError, match="data.seed is 1 but .* has published splits 0 to 0"):
+        load_data(replace(own, split="published", seed=1))
+    with pytest.raises(ConfigError, match="describe a random split: set data.split to random"):
+        load_data(replace(own, train=0.1))
+    with pytest.raises(ConfigError, match="seed is -1"):
+        load_data(DataConfig(seed=-1))

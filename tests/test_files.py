@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 from pyarrow import parquet
 
-from vcr_graphormer import Graph, GraphError, StoreError
+from vcr_graphormer import ConfigError, Graph, GraphError, StoreError
 from vcr_graphormer.files import read_graph, read_splits
 
 EDGES = np.array([[0, 1, 2], [1, 2, 3]])
@@ -186,7 +186,7 @@ def test_graphml(tmp_path: Path) -> None:
         ({"edges.csv": "0,1\n", "features.csv": "1\n2\n", "labels.csv": "7,1\n"}, GraphError, "a row for node 7 but"),
         ({"edges.csv": "0,1\n", "features.csv": "node,a\n0,1\n"}, GraphError, "node 1 has no row in features"),
         ({"edges.npz": {"a": [1]}}, StoreError, "has no array 'edge_index'"),
-        ({"edges.npy": [[1, 2, 3, 4]]}, GraphError, r"must be \[2, m\] or \[m, 2\]"),
+        ({"edges.npy": [[1, 2, 3, 4]]}, GraphError, r"must be \[2, m\], \[m, 2\] or \[m, 3\]"),
         ({"edges.csv": "0,1\n", "features.npz": {"a": [1]}}, StoreError, "has neither 'features' nor 'x'"),
         ({"edges.csv": "0,1\n", "labels.npz": {"a": [1]}}, StoreError, "has neither 'labels' nor 'y'"),
         ({"graph.npz": {"a": [1]}}, StoreError, "has neither edge_index nor adj_data"),
@@ -245,3 +245,97 @@ def test_splits_beside_the_data(tmp_path: Path) -> None:
     assert [split.test.tolist() for split in read_splits(tmp_path / "graph.npz")] == [[2]]
     file_npz(tmp_path)
     assert read_splits(tmp_path / "graph.npz") == []
+
+
+def test_ids_are_never_rewritten(tmp_path: Path) -> None:
+    for text in (
+        "007,7\n",
+        "0x10,16\n",
+        "12345678901234567890,12345678901234567891\n",
+        "2020-01-01 10:00,2020-01-01\n",
+    ):
+        (tmp_path / "edges.csv").write_text(text)
+        graph = read_graph(tmp_path / "edges.csv", ids="names")
+        assert graph.names is not None
+        assert graph.names.tolist() == text.strip().split(",")
+    (tmp_path / "edges.csv").write_text('ann, bob\n"bob",ann\n')
+    assert read_graph(tmp_path).num_nodes == 2
+
+
+def test_labels_of_every_type(tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text("0,1\n1,2\n")
+    (tmp_path / "labels.csv").write_text("node,label\n0,true\n1,false\n")
+    graph = read_graph(tmp_path)
+    assert graph.labels is not None
+    assert graph.labels.tolist() == [1, 0, -1]
+    (tmp_path / "labels.csv").unlink()
+    table = pa.table({"node": pa.array([1, 0], pa.uint64()), "label": pa.array([3, 1], pa.uint8())})
+    parquet.write_table(table, tmp_path / "labels.parquet")
+    graph = read_graph(tmp_path)
+    assert graph.labels is not None
+    assert graph.labels.tolist() == [1, 3, -1]
+    (tmp_path / "labels.parquet").unlink()
+    (tmp_path / "labels.csv").write_text("node,red,green\n2,1,0\n0,0,1\n")
+    graph = read_graph(tmp_path, task="multilabel")
+    assert graph.labels is not None
+    assert (graph.labels.tolist(), graph.class_names) == ([[0, 1], [-1, -1], [1, 0]], ("red", "green"))
+
+
+def test_byte_order_mark_and_unknown_columns(tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text("0,1\n1,2\n")
+    (tmp_path / "labels.csv").write_text("\ufeffnode,label\r\n2,7\r\n0,5\r\n1,6\r\n")
+    graph = read_graph(tmp_path)
+    assert graph.labels is not None
+    assert graph.labels.tolist() == [5, 6, 7]
+    (tmp_path / "labels.csv").write_text("vertex,label\n2,7\n0,5\n1,6\n")
+    with pytest.raises(GraphError, match="the column 'node' is missing; columns are"):
+        read_graph(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("edges.csv", "user_id,friend_id\n0,1\n1,2\n"),
+        ("edges.csv", "u,v\n0,1\n"),
+        ("labels.csv", "category\n0\n1\n1\n"),
+    ],
+)
+def test_unknown_headers_are_noticed(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / "edges.csv").write_text("0,1\n1,2\n")
+    (tmp_path / name).write_text(text)
+    with pytest.raises(GraphError, match="looks like a header, but none of its names is known: use"):
+        read_graph(tmp_path)
+
+
+def test_headerless_names_are_no_header(tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text("u,v\nv,w\nw,u\n")
+    graph = read_graph(tmp_path)
+    assert (graph.num_nodes, graph.num_edges) == (3, 3)
+
+
+def test_split_files_use_names_where_nodes_have_them(tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text("1,2\n2,3\n3,4\n")
+    (tmp_path / "labels.csv").write_text("node,label\n4,0\n3,1\n2,0\n1,1\n")
+    for part, entry in (("train", "1\n2\n"), ("val", "3\n"), ("test", "4\n")):
+        (tmp_path / f"{part}.txt").write_text(entry)
+    names = read_graph(tmp_path).names
+    assert names is not None
+    (split,) = read_splits(tmp_path, names)
+    assert names[split.train].tolist() == ["2", "1"]
+    (tmp_path / "val.txt").write_text("9\n")
+    with pytest.raises(GraphError, match="val.txt line 1: there is no node named '9'"):
+        read_splits(tmp_path, names)
+
+
+def test_nothing_is_passed_over(tmp_path: Path) -> None:
+    folder_csv(tmp_path)
+    for name in ("features.pkl", "labels.csv.gz", "train.parquet"):
+        (tmp_path / name).write_bytes(b"")
+        with pytest.raises(StoreError, match=f"{name} cannot be read as {name.split('.')[0]}"):
+            read_splits(tmp_path) if name.startswith("train") else read_graph(tmp_path)
+        (tmp_path / name).unlink()
+    (tmp_path / "labels.csv").rename(tmp_path / "labels.CSV")
+    assert read_graph(tmp_path).labels is not None
+    saved_graph = EXPECTED.save(tmp_path / "saved")
+    with pytest.raises(ConfigError, match="is a saved graph: directed, task and ids were decided"):
+        read_graph(saved_graph, directed=True)

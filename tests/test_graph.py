@@ -6,13 +6,11 @@ import networkx
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch_geometric.data import Data
 
 from tests import graphs, naive
-from vcr_graphormer import ConfigError, Graph, GraphError
+from vcr_graphormer import ConfigError, Graph
 
 
 def rows(graph: Graph) -> list[list[int]]:
@@ -159,6 +157,7 @@ def test_fingerprint_names_what_differs(change: str) -> None:
         features=FEATURES[2] if change == "features" else FEATURES[1],
         labels=[1, 1, -1, 1] if change == "labels" else [0, 1, -1, 1],
         names=["a", "b", "c", "d"] if change == "names" else ["a", "b", "ç", "<d>"],
+        class_names=["no", "yes"],
         directed=change != "direction",
     )
     assert [p for p in base.fingerprints if base.fingerprints[p] != other.fingerprints[p]] == [part.get(change, change)]
@@ -174,50 +173,6 @@ def test_pyg_round_trip() -> None:
     weighted = Graph.from_edges([[0, 1], [1, 2]], edge_weight=[2.0, 3.0], features=sp.identity(3, format="csr"))
     back = Graph.from_pyg(weighted.to_pyg(), features=sp.identity(3, format="csr"))
     assert back.fingerprint == weighted.fingerprint
-
-
-def test_from_pyg_reads_weights_and_refuses_other_data() -> None:
-    index = torch.tensor([[0], [1]])
-    from_column = Graph.from_pyg(Data(edge_index=index, edge_attr=torch.tensor([[2.0]]), num_nodes=2))
-    assert from_column.weights is not None
-    assert from_column.weights.tolist() == [2.0, 2.0]
-    assert Graph.from_pyg(Data(edge_index=index, edge_attr=torch.ones(1, 3), num_nodes=2)).weights is None
-    with pytest.raises(GraphError, match="data has no edge_index"):
-        Graph.from_pyg(Data(num_nodes=2))
-
-
-def test_from_scipy() -> None:
-    matrix = sp.csr_matrix(([1.0, 0.0, 1.0], ([0, 1, 2], [1, 2, 2])), shape=(3, 3))
-    graph = Graph.from_scipy(matrix)
-    assert (rows(graph), graph.weights) == ([[1], [0], []], None)
-    weighted = Graph.from_scipy(sp.csr_matrix([[0, 3], [0, 0]]), directed=True)
-    assert weighted.weights is not None
-    assert weighted.weights.tolist() == [3.0]
-    assert (weighted.to_scipy() != sp.csr_matrix([[0, 3], [0, 0]])).nnz == 0
-    with pytest.raises(GraphError, match=r"adjacency has shape \[2, 3\]; it must be square"):
-        Graph.from_scipy(sp.csr_matrix((2, 3)))
-    with pytest.raises(GraphError, match="from_scipy takes a scipy sparse matrix"):
-        Graph.from_scipy(np.eye(2))
-
-
-def test_from_networkx() -> None:
-    source = networkx.Graph()
-    source.add_node("ann", x=[1.0, 0.0], y=0)
-    source.add_node("bob", x=[0.0, 1.0], y=1)
-    source.add_node("eve", x=[0.0, 0.0], y=1)
-    source.add_edge("eve", "ann", weight=2.0)
-    graph = Graph.from_networkx(source, features="x", labels="y")
-    assert graph.names is not None
-    assert graph.weights is not None
-    assert graph.labels is not None
-    assert (rows(graph), graph.names.tolist()) == ([[2], [], [0]], ["ann", "bob", "eve"])
-    assert (graph.weights.tolist(), graph.labels.tolist(), graph.num_features) == ([2.0, 2.0], [0, 1, 1], 2)
-    source.add_edge("ann", "bob")
-    with pytest.raises(GraphError, match="1 of 2 edges have no attribute 'weight'"):
-        Graph.from_networkx(source)
-    assert Graph.from_networkx(source, weight=None).weights is None
-    with pytest.raises(GraphError, match="node 'ann' has no attribute 'z' \\(3 nodes lack it\\)"):
-        Graph.from_networkx(source, features="z", weight=None)
 
 
 def test_repr() -> None:

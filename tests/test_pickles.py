@@ -1,5 +1,7 @@
 """Arrays come out of pickles; programs do not."""
 
+import contextlib
+import copyreg
 import os
 import pickle
 from pathlib import Path
@@ -87,3 +89,23 @@ def test_nothing_else_unpickles() -> None:
         if file.name != "pickles.py":
             for word in ("import pickle", "allow_pickle=True", "torch.load", "joblib", "weights_only=False"):
                 assert word not in text, (file.name, word)
+
+
+def test_a_pickle_cannot_change_classes_or_functions(tmp_path: Path) -> None:
+    before = sp.csr_matrix.toarray
+    for name in (b"scipy.sparse._csr\ncsr_matrix", b"numpy._core.numeric\n_frombuffer", b"copyreg\n_reconstructor"):
+        # GLOBAL name, then BUILD with a slot state: sets the attribute 'toarray' of what it was handed.
+        program = b"c" + name + b"\n(N}S'toarray'\nI1\nstb."
+        (tmp_path / "bad.pkl").write_bytes(program)
+        with contextlib.suppress(StoreError):
+            read_pickle(tmp_path / "bad.pkl")
+    assert sp.csr_matrix.toarray is before
+    assert not hasattr(copyreg._reconstructor, "toarray")  # type: ignore[attr-defined]
+
+
+def test_unsound_matrices_are_refused(tmp_path: Path) -> None:
+    matrix = sp.csr_matrix(np.eye(3))
+    matrix.indices[0] = 10**8
+    (tmp_path / "bad.pkl").write_bytes(pickle.dumps(matrix))
+    with pytest.raises(StoreError, match="is not a sound sparse matrix"):
+        read_pickle(tmp_path / "bad.pkl")

@@ -1,14 +1,19 @@
 """Published raw files, rebuilt in small: GRAND+'s archives, OGB's arXiv, LINKX's splits."""
 
 import gzip
+import os
 import pickle
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 
-from vcr_graphormer import GraphError, StoreError
+from vcr_graphormer import GraphError, StoreError, datasets, load_dataset, load_splits
+from vcr_graphormer.datasets import DATASETS, Counts
 from vcr_graphormer.published import (
     read_arxiv_splits,
     read_arxiv_year,
@@ -114,3 +119,47 @@ def test_damaged_raw_files_of_pyg(tmp_path: Path) -> None:
     (raw / "amazon_electronics_photo.npz").write_bytes(b"PK no")
     with pytest.raises(StoreError, match="Photo could not be read from or downloaded to .*Amazon"):
         read_pyg(tmp_path, ("Amazon", "Amazon", "Photo"), {})
+
+
+class Hostile:
+    def __init__(self, victim: Path) -> None:
+        self.victim = victim
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return os.system, (f"touch {self.victim}",)
+
+
+def test_hostile_files_are_not_run_through_pyg(tmp_path: Path) -> None:
+    raw = tmp_path / "Planetoid" / "Cora" / "raw"
+    raw.mkdir(parents=True)
+    for part in ("x", "tx", "allx", "y", "ty", "ally", "graph"):
+        (raw / f"ind.cora.{part}").write_bytes(pickle.dumps(Hostile(tmp_path / "ran")))
+    (raw / "ind.cora.test.index").write_text("1\n")
+    with pytest.raises(StoreError, match="which could run code"):
+        load_dataset("Cora", tmp_path)
+    processed = tmp_path / "Amazon" / "Photo" / "processed"
+    processed.mkdir(parents=True)
+    (tmp_path / "Amazon" / "Photo" / "raw").mkdir()
+    (tmp_path / "Amazon" / "Photo" / "raw" / "amazon_electronics_photo.npz").write_bytes(b"PK")
+    torch.save(Hostile(tmp_path / "ran"), processed / "data.pt")
+    with pytest.raises(StoreError, match="processed/ folder beside them may be deleted"):
+        load_dataset("Photo", tmp_path)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_citation_and_reddit_files_of_pyg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = tmp_path / "CitationFull" / "cora" / "raw"
+    raw.mkdir(parents=True)
+    matrices = {"adj": ADJACENCY, "attr": sp.csr_matrix(FEATURES)}
+    arrays = {f"{k}_{p}": getattr(m, p) for k, m in matrices.items() for p in ("data", "indices", "indptr", "shape")}
+    np.savez(raw / "cora.npz", labels=[0, 1, 1], **arrays)
+    reddit = tmp_path / "Reddit" / "raw"
+    reddit.mkdir(parents=True)
+    np.savez(reddit / "reddit_data.npz", feature=FEATURES, label=[0, 1, 1], node_types=[1, 2, 3])
+    sp.save_npz(reddit / "reddit_graph.npz", ADJACENCY.tocoo())
+    small = [replace(DATASETS[name], stored=Counts(3, 4, 2, 2)) for name in ("CoraFull", "Reddit")]
+    monkeypatch.setattr(datasets, "_KNOWN", small)
+    for name in ("CoraFull", "Reddit"):
+        graph = load_dataset(name, tmp_path)
+        assert (graph.num_edges, graph.num_features, graph.name) == (2, 2, name)
+    assert [split.test.tolist() for split in load_splits("Reddit", tmp_path)] == [[2]]

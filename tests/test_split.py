@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch_geometric.data import Data
 
-from vcr_graphormer import GraphError, Split, StoreError
+from vcr_graphormer import ConfigError, GraphError, Split, StoreError
 
 LABELS = np.array([0] * 50 + [1] * 30 + [2] * 20)
 
@@ -118,6 +118,8 @@ def test_from_masks() -> None:
     assert parts(Split.from_masks(ten[0], ten[1], ten[2], column=1)) == [[1], [2], [0]]
     with pytest.raises(GraphError, match="column is 10 but the train mask has 10 columns"):
         Split.from_masks(ten[0], ten[1], ten[2], column=10)
+    with pytest.raises(GraphError, match="the masks have lengths 3, 5, 3; they must agree"):
+        Split.from_masks([1, 0, 0], [0, 1, 0, 0, 0], [0, 0, 1])
     with pytest.raises(GraphError, match="the train mask must be booleans"):
         Split.from_masks([0, 2], [1, 0], [0, 1])
 
@@ -158,6 +160,15 @@ def test_bad_files(tmp_path: Path) -> None:
         Split.from_files(tmp_path / "ids.txt", tmp_path / "ids.txt")
     with pytest.raises(StoreError, match="nowhere.txt does not exist"):
         Split.from_files(*[tmp_path / "nowhere.txt"] * 3)
+    np.savez(tmp_path / "ten.npz", train_mask=np.eye(3, 10), val_mask=np.eye(3, 10), test_mask=np.eye(3, 10))
+    with pytest.raises(GraphError, match="overlap"):  # the first of ten columns, not all of them flattened
+        Split.from_files(tmp_path / "ten.npz")
+    np.savez(tmp_path / "mixed.npz", train_mask=[1, 0], val=[1], test=[2])
+    with pytest.raises(StoreError, match="mixes masks and node ids"):
+        Split.from_files(tmp_path / "mixed.npz")
+    (tmp_path / "empty.npy").write_bytes(b"")
+    with pytest.raises(StoreError, match="is not a readable list of node ids"):
+        Split.from_files(*[tmp_path / "empty.npy"] * 3)
     with pytest.raises(StoreError, match="cannot write"):
         Split.random(LABELS).save(tmp_path / "ids.txt" / "split.npz")
 
@@ -171,4 +182,27 @@ def test_check() -> None:
         split.check(3, [0, -1, 0])
     with pytest.warns(UserWarning, match="no training node has class 1, 2"):
         split.check(3, [0, 1, 2])
+    with pytest.warns(UserWarning, match=r"no training node has class 1 \(b\): it cannot"):
+        split.check(3, [0, 1, 0], ["a", "b"])
+    with pytest.warns(UserWarning, match="no training node has class 1:"):
+        split.check(3, [[1, 0], [1, 1], [0, 0]])
+    with pytest.raises(GraphError, match="labels has 2 rows but the graph has 3 nodes"):
+        split.check(3, [0, 0])
     assert repr(split) == "Split(train=1, val=1, test=1)"
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, True, "a"])
+def test_bad_seeds(seed: Any) -> None:
+    with pytest.raises(ConfigError, match="seed is .*; it must be a whole number of 0 or more"):
+        Split.random(LABELS, seed=seed)
+
+
+def test_bad_labels_and_counts() -> None:
+    with pytest.raises(GraphError, match="labels is None"):
+        Split.random(None)
+    with pytest.raises(GraphError, match="it must hold numbers"):
+        Split.random(["a", "b"])
+    with pytest.raises(GraphError, match="val is 2.5; a per-class split takes whole numbers"):
+        Split.per_class(LABELS, 1, 2.5)  # type: ignore[arg-type]
+    with pytest.raises(GraphError, match="than the 20 nodes of class number 2"):
+        Split.per_class(LABELS, 15, 10)

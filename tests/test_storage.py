@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from tests import graphs
 from vcr_graphormer import Graph, StoreError
@@ -38,9 +39,6 @@ def test_unwritable_place(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot write .*file/graph"):
         graphs.path().save(tmp_path / "file" / "graph")
-    with pytest.raises(StoreError, match="/dev/full"), replace_file(tmp_path / "x") as temporary:
-        temporary.symlink_to("/dev/full")
-        raise OSError(28, "No space left on device: /dev/full")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["file"]
 
 
@@ -111,7 +109,77 @@ def test_digest_depends_on_values_type_and_shape() -> None:
 
 
 def test_opening_reads_no_array(saved: Path) -> None:
-    before = (saved / "indices.npy").stat().st_size
-    graph = Graph.open(saved)
-    assert isinstance(graph.indices, np.memmap)
-    assert graph.indices.nbytes < before
+    # Content that is wrong, of the right size: opening does not look, verifying does.
+    file = saved / "indices.npy"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    Graph.open(saved)
+    with pytest.raises(StoreError, match=r"indices\.npy does not match its checksum"):
+        Graph.verify(saved)
+
+
+def test_verify_accepts_what_was_written(saved: Path) -> None:
+    Graph.verify(saved)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (["meta"], None, "meta and arrays must be tables"),
+        (["arrays"], [], "meta and arrays must be tables"),
+        (["arrays", "indices"], None, "the entry of 'indices' needs dtype, shape, bytes and checksum"),
+        (["arrays", "indices"], {"dtype": "<i4"}, "the entry of 'indices' needs"),
+        (["meta", "task"], "zzz", "its task is 'zzz'"),
+        (["meta"], {}, "its manifest lacks class_names, directed"),
+    ],
+)
+def test_damaged_manifests(saved: Path, path: list[str], value: Any, message: str) -> None:
+    manifest = json.loads((saved / "manifest.json").read_text())
+    place = manifest
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    (saved / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(StoreError, match=message):
+        Graph.open(saved)
+
+
+def test_arrays_that_do_not_belong_together(saved: Path, tmp_path: Path) -> None:
+    labelled = Graph.from_edges([[0], [1]], labels=[0, 1, 1], features=sp.identity(3)).save(tmp_path / "labelled")
+    (labelled / "labels.npy").unlink()
+    (saved / "indptr.npy").rename(labelled / "labels.npy")
+    manifest = json.loads((labelled / "manifest.json").read_text())
+    manifest["arrays"]["labels"] = json.loads((saved / "manifest.json").read_text())["arrays"]["indptr"]
+    (labelled / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(StoreError, match="the length of labels is 35, not 3"):
+        Graph.open(labelled)
+    del manifest["arrays"]["labels"]
+    manifest["meta"]["features_shape"] = None
+    (labelled / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(StoreError, match="its sparse features do not fit together"):
+        Graph.open(labelled)
+
+
+def test_a_failed_overwrite_keeps_the_old_folder(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename = Path.rename
+
+    def fail(self: Path, target: Path) -> Path:
+        if self.suffix == ".tmp":
+            raise OSError(5, "Input/output error")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fail)
+    with pytest.raises(StoreError, match="Input/output error"):
+        graphs.path().save(saved, overwrite=True)
+    assert Graph.open(saved).num_nodes == 34
+    assert [file.name for file in saved.parent.iterdir()] == ["graph"]
+
+
+def test_full_disk(tmp_path: Path) -> None:
+    # /dev/full answers every write as a full disk does.
+    with pytest.raises(StoreError, match="No space left on device"), replace_file(tmp_path / "x") as temporary:
+        temporary.symlink_to("/dev/full")
+        with temporary.open("wb", buffering=0) as file:
+            file.write(b"content")
+    assert list(tmp_path.iterdir()) == []

@@ -57,7 +57,10 @@ def test_lines_are_named(tmp_path: Path) -> None:
         table.ids(1, "target")
     file.write_text("source,target\n0,1\n2,\n")
     with pytest.raises(GraphError, match=r"edges\.csv line 3: target is missing"):
-        read_table(file, KNOWN).ids(1, "target")
+        read_table(file, KNOWN, ids=KNOWN).ids(1, "target")
+    file.write_text("source,target\n0,1\n2,nan\n")
+    with pytest.raises(GraphError, match=r"edges\.csv line 3: target is nan; it must be a whole number or a name"):
+        read_table(file, KNOWN, ids=KNOWN).ids(1, "target")
     file.write_text("source,target\n0,ann\n2,\n")
     with pytest.raises(GraphError, match=r"edges\.csv line 3: target is missing"):
         read_table(file, KNOWN).ids(1, "target")
@@ -97,3 +100,27 @@ def test_missing_files_and_pickled_arrays(tmp_path: Path) -> None:
     np.save(tmp_path / "cube.npy", np.zeros((2, 2, 2)))
     with pytest.raises(GraphError, match="a table has one or two dimensions"):
         read_table(tmp_path / "cube.npy", KNOWN)
+
+
+def test_delimiters_and_comments(tmp_path: Path) -> None:
+    file = tmp_path / "edges.csv"
+    for text, columns in (
+        ("0;1;0,5\n1;2;0,7\n", 3),
+        ('"a,b";"c"\n"d";"e"\n', 2),
+        ("0  1\n10 11\n", 2),
+        ("0, 1\n1, 2\n", 2),
+    ):
+        file.write_text(text)
+        assert len(read_table(file, KNOWN, leading_ids=2).columns) == columns
+    file.write_text("# top\n0,1\n# hello, world\n1,2\n")
+    with pytest.raises(GraphError, match=r"line 3: comments \(#\) may only stand at the top"):
+        read_table(file, KNOWN)
+    file.write_text("source,target,Source\n0,1,2\n")
+    with pytest.raises(GraphError, match="line 1: the column 'source' occurs twice"):
+        read_table(file, KNOWN)
+
+
+def test_nested_parquet_columns(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"source": [[1, 2], [3]]}), tmp_path / "a.parquet")
+    with pytest.raises(GraphError, match="the column 'source' of type list.* holds no plain values"):
+        read_table(tmp_path / "a.parquet", KNOWN)

@@ -21,19 +21,29 @@ _ROWS_AT_ONCE = 1 << 16
 
 def to_numpy(value: Any, name: str) -> Array:
     """A NumPy array of a NumPy, torch or nested-list value; ragged input is refused."""
+    if value is None:
+        raise GraphError(f"{name} is None; give an array")
     if hasattr(value, "detach"):  # a torch tensor, without importing torch
-        value = value.detach().cpu().numpy()
+        value = value.detach().cpu()
+        if "sparse" in str(value.layout):
+            raise GraphError(f"{name} is a sparse tensor; it must be dense")
+        value = value.float().numpy() if "bfloat16" in str(value.dtype) else value.numpy()
+    if isinstance(value, np.ma.MaskedArray):
+        raise GraphError(f"{name} is a masked array: fill or drop the masked entries first")
     try:
-        array: Array = np.asanyarray(value)
-    except ValueError as error:
+        array: Array = value if isinstance(value, np.memmap) else np.asarray(value)
+    except (ValueError, OverflowError) as error:
         raise GraphError(f"{name} is ragged: its rows have different lengths ({error})") from error
     if array.dtype == object:
-        raise GraphError(f"{name} has mixed or unsupported entries (dtype object): give plain numbers")
+        raise GraphError(f"{name} has mixed, missing or too large entries (dtype object): give plain numbers")
     return array
 
 
 def to_whole_numbers(array: Array, name: str) -> NDArray[np.integer[Any]]:
     """Integers from integers, or from floats that are whole; anything else is refused with its place."""
+    largest = np.iinfo(np.int64).max
+    if array.dtype == np.uint64 and array.size and array.max() > largest:
+        raise GraphError(f"{name} holds {array.max()}, which is too large: numbers must be below 2**63")
     if array.dtype.kind in "iu":
         return array
     if array.dtype.kind != "f":
@@ -42,6 +52,7 @@ def to_whole_numbers(array: Array, name: str) -> NDArray[np.integer[Any]]:
         raise GraphError(f"{name} has type {array.dtype}; it must hold whole numbers")
     whole = np.isfinite(array)
     whole &= np.where(whole, array, 0.5) == np.floor(np.where(whole, array, 0.0))
+    whole &= np.abs(np.where(whole, array, 0.0)) < float(largest)
     if not whole.all():
         place = tuple(int(i) for i in np.argwhere(~whole)[0])
         raise GraphError(f"{name}{list(place)} is {array[place]}; it must be a whole number")
@@ -58,6 +69,10 @@ def check_edge_index(value: Any, num_nodes: int | None) -> tuple[NDArray[np.inte
         raise GraphError(f"edge_index has shape {list(array.shape)}; it must be [2, m]{hint}")
     edges = to_whole_numbers(array, "edge_index")
     largest = int(edges.max()) if edges.size else -1
+    if largest > LARGEST_ID - 1:
+        raise GraphError(
+            f"edge_index holds {largest}; node ids must be below {LARGEST_ID}: number the nodes 0 to n - 1"
+        )
     if edges.size and int(edges.min()) < 0:
         place = np.argwhere(edges < 0)[0]
         raise GraphError(
@@ -86,6 +101,13 @@ def check_count(value: Any, name: str) -> int:
     return int(value)
 
 
+def check_seed(seed: Any) -> int:
+    """A whole number of 0 or more."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ConfigError(f"seed is {seed!r}; it must be a whole number of 0 or more")
+    return int(seed)
+
+
 def check_edge_weight(value: Any, num_edges: int) -> NDArray[np.float32] | None:
     """One finite, positive weight per edge, or None."""
     if value is None:
@@ -97,7 +119,8 @@ def check_edge_weight(value: Any, num_edges: int) -> NDArray[np.float32] | None:
         raise GraphError(f"edge_weight has shape {list(weights.shape)} but there are {num_edges} edges")
     if weights.dtype.kind not in "iufb":
         raise GraphError(f"edge_weight has type {weights.dtype}; it must hold numbers")
-    weights = weights.astype(np.float32)
+    with np.errstate(over="ignore"):
+        weights = weights.astype(np.float32)
     bad = ~(np.isfinite(weights) & (weights > 0))
     if bad.any():
         place = int(np.flatnonzero(bad)[0])
@@ -114,24 +137,22 @@ def check_features(value: Any, num_nodes: int) -> Features | None:
     if getattr(value, "is_sparse", False) or "sparse" in str(getattr(value, "layout", "")):
         value = _torch_sparse_to_scipy(value)
     if sp.issparse(value):
-        matrix = sp.csr_matrix(value, dtype=np.float32)
+        matrix = to_csr(value, "features")
         _check_rows(matrix.shape, num_nodes)
         if matrix.nnz and not np.isfinite(matrix.data).all():
             where = int(np.flatnonzero(~np.isfinite(matrix.data))[0])
             row = int(np.searchsorted(matrix.indptr, where, side="right")) - 1
             raise _not_finite(row, int(matrix.indices[where]), matrix.data[where])
-        if not matrix.has_canonical_format:
-            matrix = matrix.copy()  # the input is never changed
-            matrix.sum_duplicates()
         return matrix
     array = to_numpy(value, "features")
-    if array.ndim == 1 and array.shape[0] == num_nodes:
+    if array.ndim == 1:
         array = array[:, None]
     if array.dtype.kind not in "iufb":
         raise GraphError(f"features has type {array.dtype}; it must hold numbers")
     _check_rows(array.shape, num_nodes)
     if array.dtype not in (np.float32, np.float16):
-        array = array.astype(np.float32)
+        with np.errstate(over="ignore"):  # what does not fit float32 is refused below, with its place
+            array = array.astype(np.float32)
     for start in range(0, num_nodes, _ROWS_AT_ONCE):
         block = array[start : start + _ROWS_AT_ONCE]
         finite = np.isfinite(block)
@@ -139,6 +160,22 @@ def check_features(value: Any, num_nodes: int) -> Features | None:
             row, column = (int(i) for i in np.argwhere(~finite)[0])
             raise _not_finite(start + row, column, block[row, column])
     return array
+
+
+def to_csr(matrix: Any, name: str) -> sp.csr_matrix:
+    """Any scipy sparse matrix as canonical float32 CSR, a copy; its inner arrays are checked, for scipy trusts them."""
+    if len(matrix.shape) != 2 or matrix.dtype.kind not in "iufb":
+        raise GraphError(f"{name} is {matrix.dtype} of shape {list(matrix.shape)}; it must hold numbers, [n, d]")
+    try:
+        if matrix.format in ("csr", "csc"):
+            matrix.check_format(full_check=True)
+        with np.errstate(over="ignore"):
+            csr = sp.csr_matrix(matrix, dtype=np.float32, copy=True)
+        csr.check_format(full_check=True)
+    except (ValueError, IndexError, TypeError) as error:
+        raise GraphError(f"{name} is not a sound sparse matrix: {error}") from error
+    csr.sum_duplicates()
+    return csr
 
 
 def _not_finite(row: int, column: int, value: Any) -> GraphError:
@@ -154,6 +191,8 @@ def _check_rows(shape: tuple[int, ...], num_nodes: int) -> None:
 
 def _torch_sparse_to_scipy(tensor: Any) -> sp.csr_matrix:
     tensor = tensor.detach().cpu()
+    if tensor.ndim != 2 or (hasattr(tensor, "dense_dim") and tensor.dense_dim()):
+        raise GraphError(f"features is a sparse tensor of shape {list(tensor.shape)}; it must be [n, d]")
     if "csr" in str(tensor.layout):
         parts = (tensor.values().numpy(), tensor.col_indices().numpy(), tensor.crow_indices().numpy())
         return sp.csr_matrix(parts, shape=tuple(tensor.shape))
@@ -199,7 +238,7 @@ def _check_classes(array: Array) -> NDArray[np.int64]:
     if labels.size and labels.min() < -1:
         place = int(np.flatnonzero(labels < -1)[0])
         raise GraphError(f"labels[{place}] is {labels[place]}; class ids are 0, 1, 2, … and -1 for unknown")
-    if labels.size and labels.max() > max(1000, 100 * labels.size):
+    if labels.size and labels.max() > max(1000, labels.size):
         raise GraphError(f"labels go up to {labels.max()}; number the classes 0, 1, 2, … without large gaps")
     return labels
 
@@ -236,6 +275,8 @@ def check_names(value: Any, num_nodes: int, what: str = "names") -> NDArray[np.s
     """One distinct text per node, or None."""
     if value is None:
         return None
+    if isinstance(value, str) or not hasattr(value, "__len__"):
+        raise GraphError(f"{what} is {value!r}; it must be a list with one name each")
     names = np.asarray([str(name) for name in value], dtype=np.str_)
     if names.shape != (num_nodes,):
         raise GraphError(f"{what} has {names.shape[0]} entries but there are {num_nodes}")
@@ -275,4 +316,6 @@ def build_adjacency(
         matrix = matrix.maximum(matrix.T.tocsr())
     matrix.sort_indices()
     merged = None if weights is None else matrix.data.astype(np.float32)
+    if merged is not None and not np.isfinite(merged).all():
+        raise GraphError("edge_weight: the weights of a repeated edge add up to more than float32 holds: scale them")
     return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False), merged

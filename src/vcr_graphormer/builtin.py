@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from .arrays import check_count, check_seed
 from .errors import ConfigError
 from .graph import Graph
 
@@ -16,12 +17,22 @@ def digits(neighbours: int = 10) -> Graph:
     images alone, never the labels.
     """
     from sklearn.datasets import load_digits
-    from sklearn.neighbors import kneighbors_graph
 
     images, labels = load_digits(return_X_y=True)
-    nearest = kneighbors_graph(images, neighbours, mode="connectivity")
-    return Graph.from_scipy(
-        nearest.minimum(nearest.T),
+    count = len(images)
+    if not 1 <= neighbours < count:
+        raise ConfigError(f"neighbours is {neighbours}; it must lie between 1 and {count - 1}")
+    # Pixels are whole numbers, so these squared distances are exact in float64, whatever the order of summation: the
+    # graph is the same on every machine and for every number of threads. Ties go to the smaller id.
+    squares = (images**2).sum(axis=1)
+    distances = squares[:, None] + squares[None, :] - 2 * images @ images.T
+    np.fill_diagonal(distances, np.inf)
+    nearest = np.argsort(distances, axis=1, kind="stable")[:, :neighbours]
+    near = np.zeros((count, count), dtype=np.bool_)
+    np.put_along_axis(near, nearest, True, axis=1)
+    return Graph.from_edges(
+        np.stack(np.nonzero(near & near.T)),
+        count,
         features=images / 16.0,  # pixels run from 0 to 16
         labels=labels,
         class_names=[str(digit) for digit in range(10)],
@@ -63,6 +74,9 @@ def generate(
     Graph(generated: 100 nodes, 300 edges, 32 features, 3 classes)
     """
     communities = classes if communities is None else communities
+    for what, value in (("nodes", nodes), ("edges", edges), ("classes", classes), ("communities", communities)):
+        check_count(value, what)
+    check_seed(seed)
     _check_arguments(nodes, edges, classes, homophily, features, communities, degree_exponent)
     generator = np.random.default_rng(seed)
     # Communities are contiguous while drawing, which makes "inside" and "outside" intervals; a final shuffle hides it.
@@ -174,7 +188,9 @@ def _check_arguments(
         f"communities is {communities}; it must be between classes ({classes}) and nodes ({nodes})": (
             classes <= communities <= nodes
         ),
-        f"homophily is {homophily}; it must lie between 0 and 1": 0 <= homophily <= 1,
+        f"homophily is {homophily!r}; it must lie between 0 and 1": (
+            isinstance(homophily, int | float) and 0 <= homophily <= 1
+        ),
         f"homophily is {homophily} but with one class every edge is inside: use 1": homophily == 1 or classes > 1,
         f"features is {features}; it must be 0 or more": features >= 0,
         f"degree_exponent is {degree_exponent}; it must be above 2": degree_exponent > 2,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import __version__
-from .errors import VCRError
+from .errors import StoreError, VCRError
 
 if TYPE_CHECKING:
     from .config import Config
@@ -81,12 +81,11 @@ def _options(
 
 def _read_config(file: Path | None, settings: list[str] | None, **given: str | None) -> Config:
     """The TOML file, then the command's own options, then `--set`, later ones winning."""
-    import json
-
     from .config import load_config
 
-    options = [f"data.{key}={json.dumps(value)}" for key, value in given.items() if value is not None]
-    return load_config(file, [*options, *(settings or [])])
+    return load_config(
+        file, settings or [], {"data": {key: value for key, value in given.items() if value is not None}}
+    )
 
 
 @app.command()
@@ -101,7 +100,7 @@ def datasets(
 ) -> None:
     """List the known datasets and what is present, or describe one of them (or your own data)."""
     chosen = _read_config(config, settings, dataset=name, root=data).data
-    if name is None and config is None and save is None:
+    if name is None and config is None and save is None and not settings:
         _list_datasets(Path(chosen.root))
         return
     from .datasets import load_data
@@ -109,6 +108,8 @@ def datasets(
     graph, split = load_data(chosen)
     _describe(graph, split)
     if save is not None:
+        if save.exists():
+            raise StoreError(f"{save} exists: choose another folder or delete it")
         typer.echo(f"saved to {graph.save(save)}; read it again with: vcr-graphormer datasets {save}")
 
 
@@ -116,6 +117,7 @@ def _list_datasets(root: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from .builtin import digits
     from .datasets import DATASETS, EMBEDDED
     from .summary import format_bytes
 
@@ -124,7 +126,9 @@ def _list_datasets(root: Path) -> None:
         table.add_column(title, justify="left" if title == "dataset" else "right", no_wrap=True)
     table.add_column("the paper's split")
     table.add_column("raw files")
-    table.add_row(EMBEDDED, "1,797", "5,630", "64", "10", "random 60/20/20", "[green]embedded[/]")
+    graph = digits()
+    counts = (graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes)
+    table.add_row(EMBEDDED, *(f"{count:,}" for count in counts), "random 60/20/20", "[green]embedded[/]")
     missing = []
     for dataset in DATASETS.values():
         size = dataset.size(root)
@@ -166,7 +170,7 @@ def demo(
     _describe(graph, split)
     folder = graph.save(out / "graph", overwrite=True)
     typer.echo(f"2. save it as a folder of memory-mapped arrays: {folder}")
-    same = Graph.open(folder).fingerprint == graph.fingerprint
-    typer.echo(f"   reopened, fingerprint {'equal' if same else 'DIFFERENT'}")
+    Graph.verify(folder)
+    typer.echo(f"   read again, every checksum right: {Graph.open(folder)}")
     typer.echo("next: vcr-graphormer datasets            what else can be loaded")
     typer.echo("      vcr-graphormer datasets PATH       your own edges, features and labels")

@@ -22,8 +22,12 @@ class Config:
     data: DataConfig = field(default_factory=DataConfig)
 
 
-def load_config(file: str | Path | None = None, overrides: Sequence[str] = ()) -> Config:
-    """Read a TOML file (or the defaults) and apply `section.key=value` texts, later ones winning.
+def load_config(
+    file: str | Path | None = None,
+    overrides: Sequence[str] = (),
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Config:
+    """Read a TOML file (or the defaults), apply `options[section][key]`, then `section.key=value` texts.
 
     >>> load_config(overrides=["data.seed=3"]).data.seed
     3
@@ -35,6 +39,8 @@ def load_config(file: str | Path | None = None, overrides: Sequence[str] = ()) -
             raise unknown_name("section", section, kinds)
         if not isinstance(values[section], dict):
             raise ConfigError(f"{section} is {values[section]!r}; it must be a section: [{section}]")
+    for section, given in (options or {}).items():
+        values.setdefault(section, {}).update(given)
     for text in overrides:
         section, key, value = parse_override(text)
         if section not in kinds:
@@ -100,7 +106,13 @@ def to_toml(config: Any) -> str:
     for section in fields(config):
         lines.append(f"[{section.name}]")
         values = getattr(config, section.name)
-        # JSON and TOML write texts, numbers and booleans alike.
-        lines += [f"{item.name} = {json.dumps(getattr(values, item.name))}" for item in fields(values)]
+        lines += [f"{item.name} = {_toml_value(getattr(values, item.name))}" for item in fields(values)]
         lines.append("")
     return "\n".join(lines)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, float):
+        return repr(value)  # inf and nan are written alike, too
+    # JSON escapes texts as TOML does, but for DEL; beyond ASCII it would write surrogates, which TOML refuses.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .arrays import check_seed
 from .builtin import digits
 from .errors import ConfigError, StoreError, unknown_name
 from .files import read_graph, read_splits
@@ -29,8 +31,8 @@ class Dataset:
     """What is known of a published dataset.
 
     `raw` is one raw file under the data root that shows it is present; `stored` is checked when loading; `paper` is
-    what the paper's tables print. `call` is PyG's class, its folder under the root and its arguments; datasets
-    without one are read from GRAND+'s or OGB's raw files.
+    what the paper's tables print. `call` is PyG's class, its folder under the root and its arguments; `grand` is the
+    adjacency among GRAND+'s files, which are preferred where both exist, for the paper used them.
     """
 
     name: str
@@ -39,14 +41,15 @@ class Dataset:
     paper: Counts | None = None
     call: tuple[str, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
+    grand: str = ""
     splits: str = ""
     protocol: str = "random 60/20/20"
     aliases: tuple[str, ...] = ()
 
     def size(self, root: str | Path) -> int | None:
         """Bytes of the raw files under the data root; None where they are not present."""
-        places = [Path(root) / raw for raw in (self.raw, *([GRAND_REDDIT] if self.name == "Reddit" else []))]
-        file = next((place for place in places if place.is_file()), None)
+        names = (self.grand, self.raw, self.raw.removesuffix(".gz"))
+        file = next((Path(root) / name for name in names if name and (Path(root) / name).is_file()), None)
         return None if file is None else sum(part.stat().st_size for part in file.parent.iterdir() if part.is_file())
 
 
@@ -111,6 +114,7 @@ _KNOWN = [
         Counts(232_965, 114_615_892, 602, 41),
         Counts(232_965, 11_606_919, 602, 41),  # the paper's edges are those of GRAND+'s files, read where present
         ("Reddit", "Reddit"),
+        grand="reddit/reddit_adj.npz",
         splits="masks",
         protocol="20/30 per class",
     ),
@@ -119,6 +123,7 @@ _KNOWN = [
         "aminer/aminer.adj.sp.pkl",
         Counts(593_486, 6_217_004, 100, 18),
         Counts(593_486, 6_217_004, 100, 18),
+        grand="aminer/aminer.adj.sp.pkl",
         protocol="20/30 per class",
     ),
     Dataset(
@@ -126,6 +131,7 @@ _KNOWN = [
         "Amazon2M/Amazon2M_adj.npz",
         Counts(2_449_029, 61_859_140, 100, 47),
         Counts(2_449_029, 61_859_140, 100, 47),
+        grand="Amazon2M/Amazon2M_adj.npz",
         protocol="940/1410 nodes",
         aliases=("ogbn-products",),
     ),
@@ -155,7 +161,6 @@ _KNOWN = [
 ]
 DATASETS = {dataset.name: dataset for dataset in _KNOWN}
 EMBEDDED = "digits"
-GRAND_REDDIT = "reddit/reddit_adj.npz"
 
 
 @dataclass(frozen=True)
@@ -168,25 +173,28 @@ class DataConfig:
     task: str = field(default="auto", metadata={"help": "auto, classification, multilabel or regression"})
     ids: str = field(default="auto", metadata={"help": "own data: whole-number ids are 'rows' or 'names'"})
     features: str = field(default="given", metadata={"help": "given, or made: 'identity' or 'degree'"})
-    split: str = field(default="auto", metadata={"help": "auto (the paper's protocol), random or published"})
-    train: float = field(default=0.6, metadata={"help": "share of training nodes of a random split"})
-    val: float = field(default=0.2, metadata={"help": "share of validation nodes of a random split"})
+    split: str = field(
+        default="auto",
+        metadata={"help": "auto (given with own data, else the paper's protocol), random, per_class or published"},
+    )
+    train: float = field(default=0.6, metadata={"help": "training nodes of a random split: a share, or a number"})
+    val: float = field(default=0.2, metadata={"help": "validation nodes of a random split: a share, or a number"})
     stratified: bool = field(default=False, metadata={"help": "same class shares in every part of a random split"})
     seed: int = field(default=0, metadata={"help": "seed of the split; number of a published one"})
 
 
 def find_dataset(name: str) -> Dataset | None:
-    """The dataset of that name or alias, case and punctuation ignored; None if there is none."""
+    """The dataset of that name or alias, case, hyphens and spaces ignored; None if there is none, or for a path."""
     wanted = _plain(name)
     return next((d for d in _KNOWN if wanted in {_plain(n) for n in (d.name, *d.aliases)}), None)
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
+    return re.sub(r"[-_ ]", "", name.lower())
 
 
 def load_dataset(
-    name: str, root: str | Path = "data", directed: bool = False, task: str = "auto", ids: str = "auto"
+    name: str | Path, root: str | Path = "data", directed: bool = False, task: str = "auto", ids: str = "auto"
 ) -> Graph:
     """Load a dataset by name, or one's own data by path.
 
@@ -202,13 +210,18 @@ def load_dataset(
         Only for one's own data; see `files.read_graph`.
 
     >>> load_dataset("digits")
-    Graph(digits: 1,797 nodes, 5,630 edges, 64 features, 10 classes)
+    Graph(digits: 1,797 nodes, 5,631 edges, 64 features, 10 classes)
     """
-    if _plain(name) == EMBEDDED and not Path(name).exists():
-        return digits()
+    name = os.fspath(name)
     dataset = find_dataset(name)
-    if dataset is None:
+    if dataset is None and name != EMBEDDED:
         return read_graph(_own_path(name), directed, task, ids)
+    if task not in ("auto", "classification") or ids != "auto":
+        raise ConfigError(f"task and ids describe one's own data; {name} has class labels and its own numbering")
+    if dataset is None:
+        if directed:
+            raise ConfigError(f"{EMBEDDED} is an undirected graph: leave out directed")
+        return digits()
     graph, stored_edges = _read(dataset, Path(root), directed)
     _check_counts(dataset, Counts(graph.num_nodes, stored_edges, graph.num_features, graph.num_classes))
     return graph
@@ -224,32 +237,30 @@ def _own_path(name: str) -> Path:
 
 
 def _read(dataset: Dataset, root: Path, directed: bool) -> tuple[Graph, int]:
-    if dataset.name == "Reddit" and (root / GRAND_REDDIT).is_file():
-        return read_grand(root / "reddit", directed, dataset.name)
+    if dataset.grand and (root / dataset.grand).is_file():
+        return read_grand((root / dataset.grand).parent, directed, dataset.name)
     if dataset.call:
         data = read_pyg(root, dataset.call, dataset.options)
         features = smaller_form(data.x)
         graph = Graph.from_pyg(data, features=features, directed=directed, name=dataset.name)
         return graph, int(data.edge_index.shape[1])
-    if dataset.size(root) is None:
+    if dataset.grand or dataset.size(root) is None:
         raise StoreError(f"{dataset.name} is not under {root}: put its published raw files there ({dataset.raw}, …)")
-    if dataset.name == "arXiv-year":
-        return read_arxiv_year(root / "ogbn_arxiv", directed, dataset.name)
-    return read_grand((root / dataset.raw).parent, directed, dataset.name)
+    return read_arxiv_year(root / "ogbn_arxiv", directed, dataset.name)
 
 
 def _check_counts(dataset: Dataset, found: Counts) -> None:
     """Refuse a dataset whose size is not the known one: another variant would give other results under its name.
 
-    Edges of PyG's and OGB's datasets must agree exactly; GRAND+'s archives list an edge once or twice, so there the
+    Edges of PyG's and OGB's datasets must agree exactly. GRAND+'s archives list an edge once or twice, so there the
     paper's number or its double is accepted, give or take 1 % for self-loops and duplicates.
     """
-    expected = [dataset.stored, *([dataset.paper] if dataset.name == "Reddit" and dataset.paper else [])]
-    for counts in expected:
-        same = (found.nodes, found.features, found.classes) == (counts.nodes, counts.features, counts.classes)
-        loose = (not dataset.call and dataset.name != "arXiv-year") or counts is not dataset.stored
-        near = any(abs(found.edges - times * counts.edges) <= 0.01 * times * counts.edges for times in (1, 2))
-        if same and (found.edges == counts.edges or (loose and near)):
+    if found == dataset.stored:
+        return
+    paper = dataset.paper
+    if dataset.grand and paper is not None:
+        near = any(abs(found.edges - times * paper.edges) <= 0.01 * times * paper.edges for times in (1, 2))
+        if near and found._replace(edges=paper.edges) == paper:
             return
     raise StoreError(
         f"{dataset.name} has {_describe(found)}, but {_describe(dataset.stored)} were expected: the raw files are "
@@ -261,21 +272,22 @@ def _describe(counts: Counts) -> str:
     return ", ".join(f"{number:,} {what}" for what, number in counts._asdict().items())
 
 
-def load_splits(name: str, root: str | Path = "data") -> list[Split]:
+def load_splits(name: str | Path, root: str | Path = "data") -> list[Split]:
     """The published splits of a dataset, or those beside one's own data; empty where there are none.
 
     PubMed, Cora, CiteSeer: the public split. Squirrel, Actor, Texas: ten. Computer, Photo, CS, Physics: the one under
     `splits/` that strong published baselines use. arXiv-year: LINKX's five.
     """
-    if _plain(name) == EMBEDDED and not Path(name).exists():
-        return []
+    name = os.fspath(name)
     dataset = find_dataset(name)
     if dataset is None:
-        return read_splits(_own_path(name))
+        if name == EMBEDDED or not read_splits(_own_path(name)):
+            return []
+        return read_splits(name, read_graph(name).names)
     if dataset.splits == "LINKX":
         return read_arxiv_splits(Path(root))
     if dataset.splits == "masks":
-        if dataset.name == "Reddit" and (Path(root) / GRAND_REDDIT).is_file():
+        if dataset.grand and (Path(root) / dataset.grand).is_file():
             return []
         data = read_pyg(Path(root), dataset.call, dataset.options)
         columns = data.train_mask.shape[1] if data.train_mask.ndim == 2 else 1
@@ -284,7 +296,10 @@ def load_splits(name: str, root: str | Path = "data") -> list[Split]:
 
 
 def paper_split(name: str, labels: Any, seed: int = 0, root: str | Path = "data") -> Split:
-    """The split of the paper's protocol for this dataset: 60/20/20, few labels, or LINKX's; 60/20/20 for own data."""
+    """The split of the paper's protocol for this dataset: 60/20/20, few labels, or LINKX's; 60/20/20 for own data.
+
+    LINKX published five splits; seeds beyond take them in turn.
+    """
     dataset = find_dataset(name)
     protocol = "random 60/20/20" if dataset is None else dataset.protocol
     if protocol == "20/30 per class":
@@ -293,7 +308,7 @@ def paper_split(name: str, labels: Any, seed: int = 0, root: str | Path = "data"
         return Split.random(labels, 940, 1410, seed)
     if protocol == "LINKX's splits":
         splits = load_splits(name, root)
-        return splits[seed % len(splits)]
+        return splits[check_seed(seed) % len(splits)]
     return Split.random(labels, 0.6, 0.2, seed)
 
 
@@ -306,19 +321,31 @@ def load_data(config: DataConfig) -> tuple[Graph, Split | None]:
         raise ConfigError(f"data.features is {config.features!r}; it must be given, identity or degree")
     if graph.labels is None:
         return graph, None
-    return graph, _make_split(config, graph).check(graph.num_nodes, graph.labels)
+    return graph, _make_split(config, graph).check(graph.num_nodes, graph.labels, graph.class_names)
 
 
 def _make_split(config: DataConfig, graph: Graph) -> Split:
-    if config.split not in ("auto", "random", "published"):
-        raise ConfigError(f"data.split is {config.split!r}; it must be auto, random or published")
-    own_data = find_dataset(config.dataset) is None
-    if config.split == "published" or (config.split == "auto" and own_data):
-        splits = load_splits(config.dataset, config.root)
+    if config.split not in ("auto", "random", "per_class", "published"):
+        raise ConfigError(f"data.split is {config.split!r}; it must be auto, random, per_class or published")
+    sized = (config.train, config.val, config.stratified) != (0.6, 0.2, False)
+    if config.split in ("auto", "published"):
+        own_data = find_dataset(config.dataset) is None
+        splits = load_splits(config.dataset, config.root) if own_data or config.split == "published" else []
+        if splits and config.split == "published" and not 0 <= config.seed < len(splits):
+            raise ConfigError(
+                f"data.seed is {config.seed} but {config.dataset} has published splits 0 to {len(splits) - 1}"
+            )
+        if config.split == "published" and not splits:
+            raise ConfigError(f"{config.dataset} has no published split: set data.split to random")
+        if (splits or not own_data) and sized:
+            raise ConfigError(
+                "data.train, data.val and data.stratified describe a random split: set data.split to random"
+            )
         if splits:
             return splits[config.seed % len(splits)]
-        if config.split == "published":
-            raise ConfigError(f"{config.dataset} has no published split: set data.split to random")
-    if config.split == "auto" and not own_data:
-        return paper_split(config.dataset, graph.labels, config.seed, config.root)
-    return Split.random(graph.labels, config.train, config.val, config.seed, config.stratified)
+        if not own_data:
+            return paper_split(config.dataset, graph.labels, config.seed, config.root)
+    train, val = (int(part) if part >= 1 and part == int(part) else part for part in (config.train, config.val))
+    if config.split == "per_class":
+        return Split.per_class(graph.labels, train, val, config.seed)  # type: ignore[arg-type]
+    return Split.random(graph.labels, train, val, config.seed, config.stratified)

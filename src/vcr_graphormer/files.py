@@ -7,22 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from .arrays import Features
-from .errors import GraphError, StoreError
+from .errors import ConfigError, GraphError, StoreError
+from .formats import Columns, read_edges, read_features, read_graphml, read_labels, read_npz_graph
 from .graph import Graph
 from .split import PARTS, Split, read_npz
 from .storage import MANIFEST
-from .tables import TABLE, Table, read_npy, read_table
+from .tables import TABLE, read_npy
 
-Columns = NDArray[Any]
-SOURCE = ("source", "src", "from", "u")
-TARGET = ("target", "dst", "to", "v")
-WEIGHT = ("weight", "w", "edge_weight")
-NODE = ("node", "id", "node_id", "name")
-LABEL = ("label", "y", "class")
 HINT = "see 'own data' in the README for the forms that are read"
 
 
@@ -51,7 +44,8 @@ def read_graph(
         A folder; an edge list (.csv, .tsv, .txt, .parquet, .npy); an .npz; or a .graphml file.
     ids : "auto", "rows" or "names"
         What whole-number node ids mean: row numbers of features and labels (`rows`), or names to be mapped (`names`).
-        `auto`: names where a features or labels file has a node column, rows otherwise.
+        `auto`: names where they are texts, or where the features and labels files both name their nodes and the ids
+        are not just 0 to n - 1.
     """
     source = Path(path)
     name = name or source.stem
@@ -61,42 +55,71 @@ def read_graph(
         raise GraphError(f"ids is {ids!r}; it must be auto, rows or names")
     if source.is_dir():
         if (source / MANIFEST).is_file():
-            return Graph.open(source)
+            return _open_saved(source, directed, task, ids)
         return _read_folder(source, directed, task, ids, name)
-    if source.suffix == ".npz":
-        return _from_arrays(source, read_npz(source), directed, task, name)
-    if source.suffix == ".graphml":
-        return _read_graphml(source, directed, task, name)
-    if source.suffix in (".pt", ".pth", ".pkl", ".pickle"):
+    ending = source.suffix.lower()
+    if ending == ".npz":
+        return read_npz_graph(source, directed, task, name)
+    if ending == ".graphml":
+        return read_graphml(source, directed, task, name)
+    if ending in (".pt", ".pth", ".pkl", ".pickle"):
         raise StoreError(
             f"{source} is a pickle, which can run code when it is read: load it in Python yourself and pass the "
             f"arrays to Graph.from_edges or Graph.from_pyg"
         )
-    if source.suffix not in TABLE:
+    if ending not in TABLE:
         raise StoreError(f"{source} has the unknown ending '{source.suffix}'; {HINT}")
-    return _assemble(Pieces(*_read_edges(source)), directed, task, ids, name)
+    return _assemble(Pieces(*read_edges(source)), directed, task, ids, name)
 
 
-def read_splits(path: str | Path) -> list[Split]:
-    """Splits beside one's own data: `split.npz`, or `train.*`, `val.*` and `test.*`, or keys of the .npz itself."""
+def read_splits(path: str | Path, names: Columns | None = None) -> list[Split]:
+    """Splits beside one's own data: `split.npz`, or `train.*`, `val.*` and `test.*`, or keys of the .npz itself.
+
+    Entries of text files are node names where the graph has `names`, and row numbers otherwise.
+    """
     source = Path(path)
-    if source.suffix == ".npz" and source.is_file():
+    if source.suffix.lower() == ".npz" and source.is_file():
         has_parts = {"train", "train_mask"} & read_npz(source).keys()
         return [Split.from_files(source)] if has_parts else []
     if not source.is_dir():
         return []
     if (source / "split.npz").is_file():
         return [Split.from_files(source / "split.npz")]
-    found = [_find(source, part, (".txt", ".csv", ".npy")) for part in PARTS]
+    found = [_find(source, part, (".txt", ".csv", ".tsv", ".npy")) for part in PARTS]
     present = [file for file in found if file is not None]
     if present and len(present) < len(PARTS):
         missing = [part for part, file in zip(PARTS, found, strict=True) if file is None]
         raise StoreError(f"{source} has {present[0].name} but no {missing[0]}.txt: a split needs train, val and test")
-    return [Split.from_files(*present)] if present else []
+    if not present or names is None:
+        return [Split.from_files(*present)] if present else []
+    row_of = {str(name): row for row, name in enumerate(names)}
+    return [Split(*(_rows_of_names(file, row_of) for file in present))]
+
+
+def _rows_of_names(file: Path, row_of: dict[str, int]) -> Columns:
+    if file.suffix == ".npy":
+        entries = [str(entry) for entry in read_npy(file).ravel()]
+    else:
+        entries = [line.strip() for line in file.read_text(encoding="utf-8-sig").splitlines()]
+    unknown = next(((number, entry) for number, entry in enumerate(entries, 1) if entry and entry not in row_of), None)
+    if unknown is not None:
+        raise GraphError(f"{file} line {unknown[0]}: there is no node named '{unknown[1]}'")
+    return np.array([row_of[entry] for entry in entries if entry], dtype=np.int64)
+
+
+def _open_saved(folder: Path, directed: bool, task: str, ids: str) -> Graph:
+    graph = Graph.open(folder)
+    if (directed and not graph.directed) or task not in ("auto", graph.task) or ids != "auto":
+        raise ConfigError(f"{folder} is a saved graph: directed, task and ids were decided when it was built")
+    return graph
 
 
 def _find(folder: Path, stem: str, endings: tuple[str, ...]) -> Path | None:
-    files = [folder / f"{stem}{ending}" for ending in endings if (folder / f"{stem}{ending}").is_file()]
+    """The one file of that stem; others of the stem that we cannot read are not silently passed over."""
+    files = sorted(file for file in folder.iterdir() if file.is_file() and file.name.split(".")[0] == stem)
+    for file in files:
+        if file.name[len(stem) :].lower() not in endings:
+            raise StoreError(f"{file} cannot be read as {stem}: its ending must be one of {', '.join(endings)}")
     if len(files) > 1:
         raise StoreError(f"{folder} has both {files[0].name} and {files[1].name}: keep one")
     return files[0] if files else None
@@ -109,107 +132,14 @@ def _read_folder(folder: Path, directed: bool, task: str, ids: str, name: str) -
         if len(graphs) == 1:
             return read_graph(graphs[0], directed, task, ids, name)
         raise StoreError(f"{folder} has no edges.csv (or .tsv, .txt, .parquet, .npy, .npz); {HINT}")
-    pieces = Pieces(*_read_edges(edges))
+    pieces = Pieces(*read_edges(edges))
     if (file := _find(folder, "features", (*TABLE, ".npz"))) is not None:
-        feature_ids, features = _read_features(file)
+        feature_ids, features = read_features(file)
         pieces = replace(pieces, feature_ids=feature_ids, features=features)
     if (file := _find(folder, "labels", (*TABLE, ".npz"))) is not None:
-        label_ids, labels, classes = _read_labels(file, task)
+        label_ids, labels, classes = read_labels(file, task)
         pieces = replace(pieces, label_ids=label_ids, labels=labels, classes=classes)
     return _assemble(pieces, directed, task, ids, name)
-
-
-def _read_edges(file: Path) -> tuple[Columns, Columns, Columns | None]:
-    """Source, target and weight columns of an edge list."""
-    if file.suffix == ".npz":
-        arrays = read_npz(file)
-        if "edge_index" not in arrays:
-            raise StoreError(f"{file} has no array 'edge_index' (it has: {', '.join(sorted(arrays))})")
-        source, target = _two_rows(arrays["edge_index"], file)
-        return source, target, arrays.get("edge_weight")
-    if file.suffix == ".npy":
-        array = read_npy(file)
-        if array.ndim == 2 and array.shape[0] != 2 and array.shape[1] in (2, 3):
-            array = array.T
-        weight = array[2] if array.ndim == 2 and array.shape[0] == 3 else None
-        return *_two_rows(array[:2], file), weight
-    table = read_table(file, (*SOURCE, *TARGET, *WEIGHT))
-    if table.header is None:
-        if not 2 <= len(table.columns) <= 3:
-            raise GraphError(
-                f"{table.place(0)}: {len(table.columns)} columns; an edge has source, target and maybe a weight"
-            )
-        first, second, third = 0, 1, 2 if len(table.columns) == 3 else None
-    else:
-        found = [table.find(names) for names in (SOURCE, TARGET)]
-        if None in found:
-            missing = "source" if found[0] is None else "target"
-            raise GraphError(f"{file} line 1: columns are {', '.join(table.header)}; the column '{missing}' is missing")
-        first, second = (position or 0 for position in found)
-        third = table.find(WEIGHT)
-    weight = None if third is None else table.numbers(third, "weight")
-    return table.ids(first, "source"), table.ids(second, "target"), weight
-
-
-def _two_rows(array: Columns, file: Path) -> tuple[Columns, Columns]:
-    if array.ndim != 2 or array.shape[0] != 2:
-        raise GraphError(f"{file}: edges have shape {list(array.shape)}; they must be [2, m] or [m, 2]")
-    return array[0], array[1]
-
-
-def _read_features(file: Path) -> tuple[Columns | None, Features]:
-    """Node ids (where the file has a node column) and the feature matrix."""
-    if file.suffix == ".npy":
-        return None, read_npy(file)
-    if file.suffix == ".npz":
-        arrays = read_npz(file)
-        if {"data", "indices", "indptr", "shape"} <= arrays.keys():
-            return None, _sparse(arrays, "")
-        if "features" not in arrays and "x" not in arrays:
-            raise StoreError(f"{file} has neither 'features' nor 'x' nor a scipy sparse matrix")
-        return None, arrays["features"] if "features" in arrays else arrays["x"]
-    table = read_table(file, NODE)
-    position = table.find(NODE)
-    chosen = [i for i in range(len(table.columns)) if i != position]
-    if not chosen:
-        raise GraphError(f"{file} has no feature column beside '{(table.header or [''])[0]}'")
-    title = table.header or [str(i) for i in range(len(table.columns))]
-    matrix = np.column_stack([table.numbers(i, f"feature '{title[i]}'").astype(np.float32) for i in chosen])
-    return None if position is None else table.ids(position, "node"), matrix
-
-
-def _read_labels(file: Path, task: str) -> tuple[Columns | None, Columns, list[str] | None]:
-    """Node ids (where given), labels, and class names where labels are texts."""
-    if file.suffix in (".npy", ".npz"):
-        arrays = {"labels": read_npy(file)} if file.suffix == ".npy" else read_npz(file)
-        key = next((key for key in ("labels", "y") if key in arrays), None)
-        if key is None:
-            raise StoreError(f"{file} has neither 'labels' nor 'y'")
-        return None, arrays[key], None
-    table = read_table(file, (*NODE, *LABEL))
-    node, label = table.find(NODE), table.find(LABEL)
-    if label is None:
-        others = [i for i in range(len(table.columns)) if i != node]
-        if len(others) > 1 and node is None and table.header is None:
-            node, others = 0, others[1:]
-        if len(others) != 1:
-            raise GraphError(
-                f"{table.place(0)}: the column 'label' is missing; columns are {table.header or 'unnamed'}"
-            )
-        label = others[0]
-    values, names = _classes(table, label, task)
-    return None if node is None else table.ids(node, "node"), values, names
-
-
-def _classes(table: Table, position: int, task: str) -> tuple[Columns, list[str] | None]:
-    column = table.columns[position]
-    if column.dtype.kind == "U":
-        names = sorted({str(text) for text in column if text})
-        number = {name: i for i, name in enumerate(names)} | {"": -1}
-        return np.array([number[str(text)] for text in column], dtype=np.int64), names
-    if task != "regression" and column.dtype.kind == "f":
-        column = np.where(np.isnan(column), -1, column)  # an empty cell is an unknown class
-    return column, None
 
 
 def _assemble(pieces: Pieces, directed: bool, task: str, ids: str, name: str) -> Graph:
@@ -225,9 +155,10 @@ def _assemble(pieces: Pieces, directed: bool, task: str, ids: str, name: str) ->
         )
     if labels is not None and pieces.label_ids is not None:
         rows = _check_ids(pieces.label_ids, num_nodes, names, "labels")
-        unknown = np.nan if task == "regression" else -1  # for nodes without a row in the labels file
-        labels = np.full(num_nodes, unknown, dtype=np.float64 if task == "regression" else labels.dtype)
-        labels[rows] = pieces.labels
+        # Nodes without a row in the labels file are unknown; float64 holds every label and the mark for unknown.
+        full = np.full((num_nodes, *labels.shape[1:]), np.nan if task == "regression" else -1, dtype=np.float64)
+        full[rows] = labels
+        labels = full
     return Graph.from_edges(
         np.stack([pieces.source, pieces.target]),
         num_nodes,
@@ -254,7 +185,7 @@ def _ids_are_names(pieces: Pieces, ids: str) -> bool:
     if len(keyed) < sum(values is not None for values in (pieces.features, pieces.labels)) or not keyed:
         return False
     unique = np.unique(np.concatenate(columns))
-    return bool(unique[0] != 0 or unique[-1] != len(unique) - 1)
+    return bool(unique.size and (unique[0] != 0 or unique[-1] != len(unique) - 1))
 
 
 def _count_rows(pieces: Pieces) -> int:
@@ -309,55 +240,3 @@ def _order_features(values: Features, rows: Columns, num_nodes: int, names: list
         node = names[missing[0]] if names else missing[0]
         raise GraphError(f"node {node} has no row in features ({missing.size} nodes lack one)")
     return values[np.argsort(rows)]
-
-
-def _sparse(arrays: dict[str, Columns], prefix: str) -> sp.csr_matrix:
-    parts = tuple(arrays[f"{prefix}{part}"] for part in ("data", "indices", "indptr"))
-    return sp.csr_matrix(parts, shape=tuple(arrays[f"{prefix}shape"]))
-
-
-def _from_arrays(file: Path, arrays: dict[str, Columns], directed: bool, task: str, name: str) -> Graph:
-    """The three usual forms of an .npz: edge_index and friends, adj_* and attr_*, or one scipy sparse matrix."""
-    labels = next((arrays[key] for key in ("labels", "y") if key in arrays), None)
-    features: Any = next((arrays[key] for key in ("features", "x", "attr_matrix") if key in arrays), None)
-    if features is None and "attr_data" in arrays:
-        features = _sparse(arrays, "attr_")
-    keywords = {"features": features, "labels": labels, "directed": directed, "task": task, "name": name}
-    if "edge_index" in arrays:
-        nodes = int(arrays["num_nodes"]) if "num_nodes" in arrays else None
-        if nodes is None and features is None and labels is not None:
-            nodes = len(labels)
-        return Graph.from_edges(arrays["edge_index"], nodes, edge_weight=arrays.get("edge_weight"), **keywords)
-    for prefix in ("adj_", ""):
-        if {f"{prefix}{part}" for part in ("data", "indices", "indptr", "shape")} <= arrays.keys():
-            return Graph.from_scipy(_sparse(arrays, prefix), **keywords)
-    raise StoreError(
-        f"{file} has neither edge_index nor adj_data nor a scipy sparse matrix: {', '.join(sorted(arrays))}"
-    )
-
-
-def _read_graphml(file: Path, directed: bool, task: str, name: str) -> Graph:
-    """GraphML: the numeric node attributes are features, `label` (or `y`, `class`) is the label."""
-    import networkx
-
-    try:
-        graph = networkx.read_graphml(file)
-    except Exception as error:  # the parser and networkx each have their own kinds
-        raise StoreError(f"{file} is not a readable GraphML file: {error}") from error
-    attributes = [values for _, values in graph.nodes(data=True)]
-    keys = sorted(set().union(*attributes)) if attributes else []
-    label_key = next((key for key in keys if key.lower() in LABEL), None)
-    numeric = [k for k in keys if k != label_key and all(isinstance(v.get(k), int | float) for v in attributes)]
-    features = np.array([[float(v[k]) for k in numeric] for v in attributes]) if numeric else None
-    labels, classes = None, None
-    if label_key is not None:
-        column = [values.get(label_key) for values in attributes]
-        if any(isinstance(value, str) for value in column):
-            texts = np.array(["" if value is None else str(value) for value in column])
-            labels, classes = _classes(Table(file, [texts], None), 0, task)
-        else:
-            unknown = np.nan if task == "regression" else -1
-            labels = np.array([unknown if value is None else value for value in column])
-    return Graph.from_networkx(
-        graph, features=features, labels=labels, class_names=classes, directed=directed, task=task, name=name
-    )

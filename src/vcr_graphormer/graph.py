@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .arrays import (
+    TASKS,
     Array,
     Features,
     Task,
@@ -23,11 +24,11 @@ from .arrays import (
     check_features,
     check_labels,
     check_names,
-    to_numpy,
 )
-from .errors import ConfigError, GraphError
-from .storage import digest, open_folder, write_folder
-from .summary import GraphSummary, summarize
+from .errors import ConfigError, StoreError
+from .interop import networkx_arguments, pyg_arguments, scipy_arguments
+from .storage import digest, open_folder, verify_folder, write_folder
+from .summary import LABEL_WORDS, GraphSummary, summarize
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -98,8 +99,8 @@ class Graph:
         >>> Graph.from_edges([[0, 1, 1, 2], [1, 0, 1, 1]], num_nodes=4)
         Graph(graph: 4 nodes, 2 edges, no features, no labels)
         """
-        if num_nodes is None and features is not None:
-            num_nodes = features.shape[0] if hasattr(features, "shape") else len(features)
+        if num_nodes is None:
+            num_nodes = _rows(features) if features is not None else _rows(labels)
         edges, num_nodes = check_edge_index(edge_index, num_nodes)
         weights = check_edge_weight(edge_weight, edges.shape[1])
         indptr, indices, weights = build_adjacency(edges, weights, num_nodes, directed)
@@ -123,66 +124,39 @@ class Graph:
 
         Stored zeros are not edges. Keywords as in `from_edges`.
         """
-        if not sp.issparse(adjacency):
-            raise GraphError(f"adjacency is a {type(adjacency).__name__}; from_scipy takes a scipy sparse matrix")
-        if len(adjacency.shape) != 2 or adjacency.shape[0] != adjacency.shape[1]:
-            raise GraphError(f"adjacency has shape {list(adjacency.shape)}; it must be square")
-        matrix = sp.coo_matrix(adjacency)
-        present = matrix.data != 0
-        weight = None if (matrix.data[present] == 1).all() else matrix.data[present]
-        edges = np.stack([matrix.row[present], matrix.col[present]])
-        return cls.from_edges(edges, adjacency.shape[0], edge_weight=weight, **keywords)
+        return cls.from_edges(**scipy_arguments(adjacency, **keywords))
 
     @classmethod
     def from_pyg(cls, data: Data, **keywords: Any) -> Graph:
-        """Build a graph from a `torch_geometric.data.Data` (x, edge_index, y, edge_weight or one-column edge_attr)."""
-        if getattr(data, "edge_index", None) is None:
-            raise GraphError("data has no edge_index; from_pyg takes a homogeneous Data with edge_index [2, m]")
-        weight = getattr(data, "edge_weight", None)
-        attributes = getattr(data, "edge_attr", None)
-        if weight is None and attributes is not None and attributes.ndim <= 2 and attributes.numel() == len(attributes):
-            weight = attributes.reshape(-1)
-        given = {"num_nodes": data.num_nodes, "features": getattr(data, "x", None), "labels": getattr(data, "y", None)}
-        return cls.from_edges(data.edge_index, edge_weight=weight, **{**given, **keywords})
+        """Build a graph from a `torch_geometric.data.Data`: x, edge_index, y, edge_weight; keywords override them."""
+        return cls.from_edges(**pyg_arguments(data, **keywords))
 
     @classmethod
     def from_networkx(
-        cls,
-        graph: Any,
-        features: Any = None,
-        labels: Any = None,
-        weight: str | None = "weight",
-        **keywords: Any,
+        cls, graph: Any, features: Any = None, labels: Any = None, weight: str | None = "weight", **keywords: Any
     ) -> Graph:
         """Build a graph from a networkx graph; `weight` names an edge attribute.
 
         `features` and `labels` name node attributes, or are arrays in the order of `graph.nodes`. Node names are
         kept. Pass `directed=True` to keep the direction of a DiGraph.
         """
-        position = {node: i for i, node in enumerate(graph.nodes)}
-        pairs = [(position[u], position[v]) for u, v in graph.edges()]
-        weights = [attributes.get(weight) for _, _, attributes in graph.edges(data=True)] if weight else []
-        known = [value for value in weights if value is not None]
-        if known and len(known) != len(weights):
-            raise GraphError(f"{len(weights) - len(known)} of {len(weights)} edges have no attribute '{weight}'")
-        return cls.from_edges(
-            np.asarray(pairs, dtype=np.int64).reshape(-1, 2).T,
-            len(position),
-            edge_weight=known or None,
-            features=_node_attribute(graph, features),
-            labels=_node_attribute(graph, labels),
-            names=list(position),
-            **keywords,
-        )
+        return cls.from_edges(**networkx_arguments(graph, features, labels, weight, **keywords))
 
     @classmethod
     def open(cls, path: str | Path) -> Graph:
         """Open a saved graph; arrays are memory-mapped, so this takes milliseconds at any size."""
         meta, arrays = open_folder(path, "graph", FORMAT_VERSION)
+        missing = {"name", "task", "directed", "class_names", "features_shape", "fingerprints"} - meta.keys()
+        missing |= {"indptr", "indices"} - arrays.keys()
+        if missing:
+            raise StoreError(f"{path} is damaged: its manifest lacks {', '.join(sorted(missing))}")
         features: Features | None = arrays.get("features")
         if "features_data" in arrays:
-            parts = (arrays["features_data"], arrays["features_indices"], arrays["features_indptr"])
-            features = sp.csr_matrix(parts, shape=tuple(meta["features_shape"]), copy=False)
+            try:
+                parts = tuple(arrays[f"features_{part}"] for part in ("data", "indices", "indptr"))
+                features = sp.csr_matrix(parts, shape=tuple(meta["features_shape"]), copy=False)
+            except (KeyError, TypeError, ValueError) as error:
+                raise StoreError(f"{path} is damaged: its sparse features do not fit together ({error})") from error
         graph = cls(
             arrays["indptr"],
             arrays["indices"],
@@ -195,8 +169,26 @@ class Graph:
             meta["task"],
             meta["name"],
         )
+        graph._check_lengths(path)
         graph.__dict__["fingerprints"] = meta["fingerprints"]
         return graph
+
+    def _check_lengths(self, path: str | Path) -> None:
+        """Notice arrays that do not belong together, without reading them."""
+        expected = {
+            "the last entry of indptr": (int(self.indptr[-1]), self.num_arcs),
+            "the first entry of indptr": (int(self.indptr[0]), 0),
+        }
+        for name, size in (("weights", self.num_arcs), ("labels", self.num_nodes), ("names", self.num_nodes)):
+            if getattr(self, name) is not None:
+                expected[f"the length of {name}"] = (len(getattr(self, name)), size)
+        if self.features is not None:
+            expected["the number of feature rows"] = (self.features.shape[0], self.num_nodes)
+        for what, (found, right) in expected.items():
+            if found != right:
+                raise StoreError(f"{path} is damaged: {what} is {found}, not {right}")
+        if self.task not in TASKS:
+            raise StoreError(f"{path} is damaged: its task is {self.task!r}")
 
     def save(self, path: str | Path, overwrite: bool = False) -> Path:
         """Write the graph as a folder of `.npy` files and a manifest; the folder appears whole or not at all."""
@@ -224,6 +216,11 @@ class Graph:
         }
         present = {name: array for name, array in arrays.items() if array is not None}
         return write_folder(path, "graph", FORMAT_VERSION, present, meta, overwrite)
+
+    @staticmethod
+    def verify(path: str | Path) -> None:
+        """Compare every array of a saved graph with its checksum."""
+        verify_folder(path)
 
     def to_pyg(self) -> Data:
         """The graph as `torch_geometric.data.Data`, each undirected edge as two arcs, as PyG stores it."""
@@ -302,12 +299,16 @@ class Graph:
     @cached_property
     def fingerprints(self) -> dict[str, str]:
         """A hash each of adjacency, features, labels and names, so that a mismatch can be named."""
-        parts = self.features
-        features = (parts.data, parts.indices, parts.indptr) if isinstance(parts, sp.csr_matrix) else (parts,)
+        parts: Any = self.features
+        features: tuple[Any, ...] = (parts,)
+        if isinstance(parts, sp.csr_matrix):
+            # scipy picks the width of its index arrays by size and history; the content is the same.
+            indices, indptr = (array.astype(np.int64, copy=False) for array in (parts.indices, parts.indptr))
+            features = (np.array(parts.shape), parts.data, indices, indptr)
         return {
             "adjacency": digest(self.indptr, self.indices, self.weights, np.array([self.directed])),
             "features": digest(*features),
-            "labels": digest(self.labels),
+            "labels": digest(self.labels, np.array([self.task, *(self.class_names or ())])),
             "names": digest(self.names),
         }
 
@@ -324,8 +325,7 @@ class Graph:
         features = f"{self.num_features} features" if self.features is not None else "no features"
         if sp.issparse(self.features):
             features = f"{self.num_features} sparse features"
-        kinds = {"classification": "classes", "multilabel": "labels", "regression": "targets"}
-        labels = "no labels" if self.labels is None else f"{self.num_classes} {kinds[self.task]}"
+        labels = "no labels" if self.labels is None else f"{self.num_classes} {LABEL_WORDS[self.task]}"
         edges = "arcs" if self.directed else "edges"
         weighted = "weighted " if self.weights is not None else ""
         return (
@@ -333,11 +333,10 @@ class Graph:
         )
 
 
-def _node_attribute(graph: Any, key: Any) -> Any:
-    if not isinstance(key, str):
-        return key
-    values = [attributes.get(key) for _, attributes in graph.nodes(data=True)]
-    missing = [node for node, value in zip(graph.nodes, values, strict=True) if value is None]
-    if missing:
-        raise GraphError(f"node {missing[0]!r} has no attribute '{key}' ({len(missing)} nodes lack it)")
-    return to_numpy(values, f"node attribute '{key}'")
+def _rows(value: Any) -> int | None:
+    """Number of rows of an array-like, None where it has none."""
+    if value is None:
+        return None
+    if hasattr(value, "shape"):
+        return int(value.shape[0]) if len(value.shape) else None
+    return len(value) if hasattr(value, "__len__") else None

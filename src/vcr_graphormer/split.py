@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import known_labels, to_numpy, to_whole_numbers
+from .arrays import check_seed, known_labels, to_numpy, to_whole_numbers
 from .errors import GraphError, StoreError
 from .storage import replace_file
 
@@ -56,9 +57,9 @@ class Split:
         >>> len(split.train), len(split.val), len(split.test)
         (6, 2, 2)
         """
-        values = to_numpy(labels, "labels")
+        values = _check_kind(labels)
         labelled = np.flatnonzero(known_labels(values))
-        generator = np.random.default_rng(seed)
+        generator = np.random.default_rng(check_seed(seed))
         if not stratified:
             return cls._cut([labelled], train, val, generator)
         return cls._cut(_nodes_by_class(values, "a stratified split"), train, val, generator)
@@ -66,19 +67,23 @@ class Split:
     @classmethod
     def per_class(cls, labels: Any, train: int = 20, val: int = 30, seed: int = 0) -> Split:
         """Draw the same number of nodes from each class (GRAND+'s few-label protocol); the rest is the test part."""
-        values = to_numpy(labels, "labels")
-        return cls._cut(_nodes_by_class(values, "a per-class split"), int(train), int(val), np.random.default_rng(seed))
+        for part, count in (("train", train), ("val", val)):
+            if isinstance(count, bool) or not isinstance(count, int | np.integer):
+                raise GraphError(f"{part} is {count!r}; a per-class split takes whole numbers of nodes")
+        groups = _nodes_by_class(_check_kind(labels), "a per-class split")
+        return cls._cut(groups, train, val, np.random.default_rng(check_seed(seed)))
 
     @classmethod
     def _cut(
         cls, groups: list[NDArray[np.int64]], train: float | int, val: float | int, generator: np.random.Generator
     ) -> Split:
         parts: list[list[NDArray[np.int64]]] = [[], [], []]
-        for group in groups:
+        for number, group in enumerate(groups):
             first, second = _size(train, "train", len(group)), _size(val, "val", len(group))
             if first + second > len(group):
+                where = f" of class number {number}" if len(groups) > 1 else ""
                 raise GraphError(
-                    f"train ({first}) and val ({second}) together ask for more than the {len(group)} nodes there are"
+                    f"train ({first}) and val ({second}) together ask for more than the {len(group)} nodes{where}"
                 )
             shuffled = generator.permutation(group)
             for part, piece in zip(parts, np.split(shuffled, [first, first + second]), strict=True):
@@ -97,8 +102,10 @@ class Split:
                 array = array[:, column]
             if array.ndim != 1 or not (array.dtype.kind == "b" or np.isin(array, (0, 1)).all()):
                 raise GraphError(f"the {name} mask must be booleans of shape [n] or [n, splits]")
-            parts.append(np.flatnonzero(array))
-        return cls(*parts)
+            parts.append(array)
+        if len({len(mask) for mask in parts}) > 1:
+            raise GraphError(f"the masks have lengths {', '.join(str(len(mask)) for mask in parts)}; they must agree")
+        return cls(*(np.flatnonzero(mask) for mask in parts))
 
     @classmethod
     def from_pyg(cls, data: Any, column: int = 0) -> Split:
@@ -111,7 +118,10 @@ class Split:
 
     @classmethod
     def from_files(cls, train: str | Path, val: str | Path | None = None, test: str | Path | None = None) -> Split:
-        """From one `.npz` with train, val (or valid) and test, or from three files of node ids (.npy or text)."""
+        """From one `.npz` with train, val (or valid) and test, or from three files of node ids (.npy or text).
+
+        Arrays of booleans, or named `train_mask` and so on, are masks.
+        """
         if val is None and test is None:
             return cls._from_npz(Path(train))
         if val is None or test is None:
@@ -121,16 +131,17 @@ class Split:
     @classmethod
     def _from_npz(cls, file: Path) -> Split:
         arrays = read_npz(file)
-        found = {}
+        found, masks = {}, []
         for part in PARTS:
             keys = [part, f"{part}_mask", *(["valid", "valid_mask"] if part == "val" else [])]
             key = next((key for key in keys if key in arrays), None)
             if key is None:
                 raise StoreError(f"{file} has no array '{part}' (it has: {', '.join(sorted(arrays)) or 'nothing'})")
-            array = arrays[key]
-            is_mask = key.endswith("_mask") or array.dtype.kind == "b"
-            found[part] = np.flatnonzero(array) if is_mask else array
-        return cls(**found)
+            found[part] = arrays[key]
+            masks.append(key.endswith("_mask") or arrays[key].dtype.kind == "b")
+        if any(masks) != all(masks):
+            raise StoreError(f"{file} mixes masks and node ids: use one of them")
+        return cls.from_masks(found["train"], found["val"], found["test"]) if all(masks) else cls(**found)
 
     def save(self, path: str | Path) -> Path:
         """Write the split as one `.npz` file that `from_files` reads."""
@@ -138,14 +149,16 @@ class Split:
             np.savez(file, train=self.train, val=self.val, test=self.test)
         return Path(path)
 
-    def check(self, num_nodes: int, labels: Any = None) -> Split:
+    def check(self, num_nodes: int, labels: Any = None, class_names: Sequence[str] | None = None) -> Split:
         """Refuse ids beyond the graph; warn of classes that no training node shows. Returns the split itself."""
         for part in PARTS:
             nodes = getattr(self, part)
             if nodes[-1] >= num_nodes:
                 raise GraphError(f"{part} contains node {nodes[-1]} but the graph has {num_nodes} nodes")
         if labels is not None:
-            values = to_numpy(labels, "labels")
+            values = _check_kind(labels)
+            if len(values) != num_nodes:
+                raise GraphError(f"labels has {len(values)} rows but the graph has {num_nodes} nodes")
             for part in PARTS:
                 nodes = getattr(self, part)
                 unlabelled = nodes[~known_labels(values[nodes])]
@@ -153,13 +166,12 @@ class Split:
                     raise GraphError(
                         f"{part} contains node {unlabelled[0]}, which has no label ({unlabelled.size} do not)"
                     )
-            if values.ndim == 1 and values.dtype.kind in "iu":
-                unseen = np.setdiff1d(values[values >= 0], values[self.train])
-                if unseen.size:
-                    listed = ", ".join(str(label) for label in unseen[:10])
-                    warnings.warn(
-                        f"no training node has class {listed}: it cannot be learned", UserWarning, stacklevel=2
-                    )
+            unseen = _classes_without(values, self.train)
+            if unseen.size:
+                names = [f"{c} ({class_names[c]})" if class_names else str(c) for c in unseen[:10]]
+                more = f" and {unseen.size - 10} more" if unseen.size > 10 else ""
+                text = f"no training node has class {', '.join(names)}{more}: it cannot be learned"
+                warnings.warn(text, UserWarning, stacklevel=2)
         return self
 
     def __repr__(self) -> str:
@@ -186,9 +198,9 @@ def _read_ids(file: Path) -> NDArray[Any]:
             return array
         lines = file.read_text(encoding="utf-8").splitlines()
         return np.asarray([_parse_id(file, number, line) for number, line in enumerate(lines, 1) if line.strip()])
-    except (ValueError, UnicodeDecodeError) as error:
-        if isinstance(error, GraphError):
-            raise
+    except GraphError:
+        raise
+    except (ValueError, EOFError) as error:
         raise StoreError(f"{file} is not a readable list of node ids: {error}") from error
 
 
@@ -228,6 +240,22 @@ def _size(wanted: float | int, part: str, available: int) -> int:
     if not 0 < wanted < 1:
         raise GraphError(f"{part} is {wanted}; a fraction must lie between 0 and 1")
     return round(float(wanted) * available)
+
+
+def _check_kind(labels: Any) -> NDArray[Any]:
+    values = to_numpy(labels, "labels")
+    if values.dtype.kind not in "iufb" or values.ndim not in (1, 2):
+        raise GraphError(f"labels is {values.dtype} of shape {list(values.shape)}; it must hold numbers, [n] or [n, c]")
+    return values
+
+
+def _classes_without(labels: NDArray[Any], train: NDArray[np.int64]) -> NDArray[Any]:
+    """Classes (or label columns) that occur, but in no training node."""
+    if labels.dtype.kind == "f":
+        return np.empty(0, dtype=np.int64)
+    if labels.ndim == 1:
+        return np.setdiff1d(labels[labels >= 0], labels[train])
+    return np.flatnonzero((labels == 1).any(axis=0) & ~(labels[train] == 1).any(axis=0))
 
 
 def _nodes_by_class(labels: NDArray[Any], what: str) -> list[NDArray[np.int64]]:

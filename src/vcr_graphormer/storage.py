@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -77,30 +78,61 @@ def write_folder(
         raise StoreError(f"{target} exists: choose another name, delete it, or pass overwrite=True")
     if target.exists() and not is_folder_of(target, kind):
         raise StoreError(f"{target} exists and is not a saved {kind}: refusing to replace it")
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary = None
     try:
-        temporary.mkdir(parents=True, exist_ok=False)
-        described = {}
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
+        temporary.chmod(0o755)
         for name, array in arrays.items():
-            file = temporary / f"{name}.npy"
-            with replace_file(file) as temporary_file, temporary_file.open("wb") as handle:
-                np.lib.format.write_array(handle, np.asanyarray(array), allow_pickle=False)
-            described[name] = {"dtype": array.dtype.str, "shape": list(array.shape), "bytes": file.stat().st_size}
-        manifest = {"kind": kind, "version": version, "meta": dict(meta), "arrays": described}
-        with replace_file(temporary / MANIFEST) as temporary_file:
-            temporary_file.write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
+            write_array(temporary / f"{name}.npy", array)
+        write_manifest(temporary, kind, version, arrays, meta)
         if target.exists():
-            retired = target.with_name(f".{target.name}.{os.getpid()}.old")
+            retired = temporary.with_suffix(".old")
             target.rename(retired)
-            temporary.rename(target)
+            try:
+                temporary.rename(target)
+            except OSError:
+                retired.rename(target)
+                raise
             shutil.rmtree(retired)
         else:
             temporary.rename(target)
     except OSError as error:
         raise _cannot_write(target, error) from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
     return target
+
+
+def write_array(file: Path, array: Array) -> None:
+    """Write one `.npy` file under a temporary name and rename it."""
+    with replace_file(file) as temporary, temporary.open("wb") as handle:
+        np.lib.format.write_array(handle, np.asanyarray(array), allow_pickle=False)
+
+
+def write_manifest(folder: Path, kind: str, version: int, arrays: Mapping[str, Array], meta: Mapping[str, Any]) -> None:
+    """Describe the arrays that lie in a folder. The folder opens only from then on: write it last."""
+    described = {
+        name: {
+            "dtype": array.dtype.str,
+            "shape": list(array.shape),
+            "bytes": (folder / f"{name}.npy").stat().st_size,
+            "checksum": digest(array),
+        }
+        for name, array in arrays.items()
+    }
+    manifest = {"kind": kind, "version": version, "meta": dict(meta), "arrays": described}
+    with replace_file(folder / MANIFEST) as temporary:
+        temporary.write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
+
+
+def verify_folder(path: str | Path) -> None:
+    """Read every array of a saved folder and compare it with its checksum; the first that differs is named."""
+    for name, about in read_manifest(path)["arrays"].items():
+        file = Path(path) / f"{name}.npy"
+        if digest(open_array(file, about)) != about["checksum"]:
+            raise StoreError(f"{file} does not match its checksum: it was changed or damaged after it was written")
 
 
 def is_folder_of(path: Path, kind: str) -> bool:
@@ -122,6 +154,12 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
         raise StoreError(f"{file} is damaged: {error}") from error
     if not isinstance(manifest, dict) or not {"kind", "version", "meta", "arrays"} <= manifest.keys():
         raise StoreError(f"{file} is not a manifest of ours: it needs kind, version, meta and arrays")
+    if not isinstance(manifest["meta"], dict) or not isinstance(manifest["arrays"], dict):
+        raise StoreError(f"{file} is damaged: meta and arrays must be tables")
+    for name, about in manifest["arrays"].items():
+        kinds = {"dtype": str, "shape": list, "bytes": int, "checksum": str}
+        if not isinstance(about, dict) or any(not isinstance(about.get(key), kind) for key, kind in kinds.items()):
+            raise StoreError(f"{file} is damaged: the entry of '{name}' needs dtype, shape, bytes and checksum")
     return manifest
 
 

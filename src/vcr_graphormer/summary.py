@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .graph import Graph
 
 _ROWS_AT_ONCE = 1 << 17
+LABEL_WORDS = {"classification": "classes", "multilabel": "labels", "regression": "targets"}
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.99, 1.0)
 
 
@@ -29,6 +30,7 @@ class GraphSummary:
     weighted: bool
     features: str
     classes: int
+    kind: str
     labelled: int
     degree_quantiles: dict[str, float]
     isolated: int
@@ -48,7 +50,7 @@ class GraphSummary:
             ("nodes", f"{self.nodes:,}"),
             ("arcs" if self.directed else "edges", f"{self.edges:,}{' weighted' if self.weighted else ''}"),
             ("features", self.features),
-            ("labels", f"{self.classes} classes, {self.labelled:,} nodes labelled" if self.classes else "none"),
+            ("labels", f"{self.classes} {self.kind}, {self.labelled:,} nodes labelled" if self.classes else "none"),
             ("degree", quantiles),
             ("isolated nodes", f"{self.isolated:,}"),
             ("components", f"{self.components:,}, the largest with {self.largest_component:,} nodes"),
@@ -91,6 +93,7 @@ def summarize(graph: Graph) -> GraphSummary:
         weighted=graph.weights is not None,
         features=_describe_features(graph),
         classes=graph.num_classes,
+        kind=LABEL_WORDS[graph.task],
         labelled=int(known_labels(graph.labels).sum()) if graph.labels is not None else 0,
         degree_quantiles={_quantile_name(q): float(np.quantile(degrees, q)) for q in QUANTILES},
         isolated=int((touched == 0).sum()),
