@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
 from vcr_graphormer import ConfigError, digits, generate
+from vcr_graphormer.datasets import DIGITS
 
 
 def test_digits_are_the_real_images() -> None:
@@ -19,7 +20,8 @@ def test_digits_are_the_real_images() -> None:
     images, labels = load_digits(return_X_y=True)
     np.testing.assert_array_equal(graph.features, (images / 16).astype(np.float32))
     np.testing.assert_array_equal(graph.labels, labels)
-    assert (graph.num_nodes, graph.num_edges, graph.num_classes, graph.degrees.max()) == (1797, 5631, 10, 10)
+    assert (graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes) == tuple(DIGITS)
+    assert (graph.num_edges, graph.degrees.max()) == (5631, 10)
 
 
 def test_digits_link_mutual_nearest_neighbours_only() -> None:

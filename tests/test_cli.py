@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vcr_graphormer import Graph, __version__
+from vcr_graphormer import Graph, TokenStore, __version__
 
 
 def run(*arguments: str, code: int = 0, cwd: Path | None = None) -> str:
@@ -50,7 +50,25 @@ def test_demo(tmp_path: Path) -> None:
         text = run("demo", "--out", str(tmp_path / "demo"))
         assert "every checksum right" in text
         assert "1,078 train, 359 val, 360 test" in text
+        assert "image 0 (a 0), content tokens:" in text
     assert Graph.open(tmp_path / "demo" / "graph").num_nodes == 1797
+
+
+def test_tokenize(tmp_path: Path) -> None:
+    store = str(tmp_path / "tokens")
+    arguments = ("tokenize", "--out", store, "--set", "tokens.hops=2", "--set", "tokens.clusters=5", "--threads", "2")
+    text = run(*arguments)
+    for part in (
+        "structure ranking: done",
+        "edge visits",
+        "peak memory",
+        "1,797 nodes, 19 tokens each (1 self, 2 hops",
+    ):
+        assert part in text
+    assert TokenStore.open(store).num_hops == 2
+    assert "19 tokens each" in run(*arguments)  # finished: opened as it is
+    assert "belongs to another setting hops" in run("tokenize", "--out", store, code=1)
+    assert "unknown key in [tokens] 'hopps'; did you mean 'hops'?" in run("tokenize", "--set", "tokens.hopps=3", code=1)
 
 
 def test_list_of_datasets(tmp_path: Path) -> None:

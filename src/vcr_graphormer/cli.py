@@ -30,7 +30,8 @@ Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one value; repeatable.")
 ]
 DataRoot = Annotated[
-    str | None, typer.Option("--data", metavar="ROOT", help="Folder of the published datasets' raw files [data].")
+    str | None,
+    typer.Option("--data", metavar="ROOT", help="Folder of the published datasets' raw files (default: data)."),
 ]
 
 
@@ -117,8 +118,7 @@ def _list_datasets(root: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from .builtin import digits
-    from .datasets import DATASETS, EMBEDDED
+    from .datasets import DATASETS, DIGITS, EMBEDDED
     from .summary import format_bytes
 
     table = Table(title=f"Datasets under {root}", caption="edges as the source stores them")
@@ -126,9 +126,7 @@ def _list_datasets(root: Path) -> None:
         table.add_column(title, justify="left" if title == "dataset" else "right", no_wrap=True)
     table.add_column("the paper's split")
     table.add_column("raw files")
-    graph = digits()
-    counts = (graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes)
-    table.add_row(EMBEDDED, *(f"{count:,}" for count in counts), "random 60/20/20", "[green]embedded[/]")
+    table.add_row(EMBEDDED, *(f"{count:,}" for count in DIGITS), "random 60/20/20", "[green]embedded[/]")
     missing = []
     for dataset in DATASETS.values():
         size = dataset.size(root)
@@ -158,13 +156,48 @@ def _describe(graph: Graph, split: Split | None) -> None:
 
 
 @app.command()
+def tokenize(
+    dataset: Annotated[
+        str | None, typer.Option(help="A known name, or the path of your own data (default: digits).")
+    ] = None,
+    data: DataRoot = None,
+    out: Annotated[Path, typer.Option(help="Folder of the token store.")] = Path("tokens"),
+    config: ConfigFile = None,
+    settings: Settings = None,
+    threads: Annotated[int | None, typer.Option(help="Default: all cores.")] = None,
+) -> None:
+    """Compute every node's token list once and store it; interrupted, it resumes where it was."""
+    from .console import StageProgress, print_stages
+    from .datasets import load_data
+    from .tokens import tokenize as make_tokens
+
+    chosen = _read_config(config, settings, dataset=dataset, root=data)
+    graph, split = load_data(chosen.data)
+    typer.echo(repr(graph))
+    with StageProgress() as progress:
+        store = make_tokens(graph, None if split is None else split.train, chosen.tokens, out, threads, progress)
+    print_stages(store.path / "stages.json")
+    typer.echo(repr(store))
+
+
+@app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for what the demo makes.")] = Path("runs/demo"),
 ) -> None:
     """Show the whole path on embedded real data (handwritten digits), without any download."""
+    import shutil
+
+    import numpy as np
+
+    from .console import StageProgress, print_stages
     from .datasets import DataConfig, load_data
     from .graph import Graph
+    from .storage import is_folder_of
+    from .store import KIND
+    from .tokens import tokenize as make_tokens
 
+    if is_folder_of(out / "tokens", KIND):
+        shutil.rmtree(out / "tokens")  # of an earlier demo
     typer.echo("1. load scikit-learn's handwritten digits as a graph of nearest neighbours, and split it")
     graph, split = load_data(DataConfig())
     _describe(graph, split)
@@ -172,5 +205,19 @@ def demo(
     typer.echo(f"2. save it as a folder of memory-mapped arrays: {folder}")
     Graph.verify(folder)
     typer.echo(f"   read again, every checksum right: {Graph.open(folder)}")
+    typer.echo(
+        "3. turn every image into a list of 20 tokens: itself, 3 hops, 8 structure- and 8 content-aware neighbours"
+    )
+    with StageProgress() as progress:
+        store = make_tokens(graph, split.train if split else None, out=out / "tokens", progress=progress)
+    print_stages(store.path / "stages.json")
+    store.verify()
+    typer.echo(f"   {store}")
+    node = 0
+    own = np.asarray(graph.labels)
+    for kind in ("structure", "content"):
+        shown = ", ".join(f"{i} (a {own[i]})" for i in store.ids(kind)[node][:5])
+        typer.echo(f"   image {node} (a {own[node]}), {kind} tokens: {shown}, …")
     typer.echo("next: vcr-graphormer datasets            what else can be loaded")
     typer.echo("      vcr-graphormer datasets PATH       your own edges, features and labels")
+    typer.echo("      vcr-graphormer tokenize --dataset PATH --out tokens")

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from .datasets import DataConfig
 from .errors import ConfigError, StoreError, unknown_name
+from .store import TokenConfig
 
 Section = TypeVar("Section")
 
@@ -20,6 +21,7 @@ class Config:
     """A complete description of a run, one field per TOML section."""
 
     data: DataConfig = field(default_factory=DataConfig)
+    tokens: TokenConfig = field(default_factory=TokenConfig)
 
 
 def load_config(

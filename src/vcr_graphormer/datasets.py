@@ -161,6 +161,7 @@ _KNOWN = [
 ]
 DATASETS = {dataset.name: dataset for dataset in _KNOWN}
 EMBEDDED = "digits"
+DIGITS = Counts(1_797, 5_631, 64, 10)
 
 
 @dataclass(frozen=True)
@@ -262,14 +263,11 @@ def _check_counts(dataset: Dataset, found: Counts) -> None:
         near = any(abs(found.edges - times * paper.edges) <= 0.01 * times * paper.edges for times in (1, 2))
         if near and found._replace(edges=paper.edges) == paper:
             return
+    has, expected = (", ".join(f"{n:,} {what}" for what, n in c._asdict().items()) for c in (found, dataset.stored))
     raise StoreError(
-        f"{dataset.name} has {_describe(found)}, but {_describe(dataset.stored)} were expected: the raw files are "
-        f"another variant of the dataset (load them by path, as your own data)"
+        f"{dataset.name} has {has}, but {expected} were expected: the raw files are another variant of the dataset "
+        f"(load them by path, as your own data)"
     )
-
-
-def _describe(counts: Counts) -> str:
-    return ", ".join(f"{number:,} {what}" for what, number in counts._asdict().items())
 
 
 def load_splits(name: str | Path, root: str | Path = "data") -> list[Split]:

@@ -175,6 +175,15 @@ def open_folder(path: str | Path, kind: str, version: int) -> tuple[dict[str, An
     }
 
 
+def open_array_file(file: Path) -> Array:
+    """Memory-map a `.npy` file of our own making (an array without elements cannot be mapped and is read)."""
+    try:
+        array: Array = np.load(file, mmap_mode="r", allow_pickle=False)
+    except ValueError:
+        array = np.load(file, allow_pickle=False)
+    return array
+
+
 def open_array(file: Path, about: Mapping[str, Any]) -> Array:
     """Memory-map one array after comparing it with what the manifest says about it."""
     if not file.is_file():

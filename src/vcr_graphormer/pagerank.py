@@ -1,0 +1,179 @@
+"""Top-k personalized PageRank of every node on the rewired graph: absorbing push, then the level of `vectors`."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .connections import Connections, no_connections
+from .errors import ConfigError
+from .graph import Graph
+from .push import Arcs
+from .topk import Vectors, rank_sources
+from .vectors import EXACT, SMALL_GRAPH, coarse_clusters, compute_vectors, make_arcs, new_scratch
+from .walks import TOLERANCE, check_restart, check_sources, check_tolerance
+
+BUDGET = 2 * 2**30
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """The k best nodes of each source, best first, ties by smaller id.
+
+    Attributes
+    ----------
+    ids : int32 [m, k]
+        Node ids; -1 where fewer than k nodes can be reached. n + s is super node s, where these are kept.
+    scores : float32 [m, k]
+        Their PageRank scores; 0 for padding.
+    sources : int64 [m]
+        Whose row is whose.
+    visits : int
+        Edges touched by all pushes together, those for the vectors not counted.
+    """
+
+    ids: NDArray[np.int32]
+    scores: NDArray[np.float32]
+    sources: NDArray[np.int64]
+    visits: int
+
+
+def rank(
+    graph: Graph,
+    connections: Connections | None = None,
+    k: int = 20,
+    restart: float = 0.15,
+    sources: Any = None,
+    tolerance: float = TOLERANCE,
+    leave_out: bool = False,
+    threads: int | None = None,
+    keep_super: bool = False,
+    seed: int = 0,
+) -> Ranking:
+    """Find the top k nodes of the personalized PageRank of each source on the rewired graph.
+
+    The source itself takes no slot, and super nodes take none unless `keep_super`.
+
+    Parameters
+    ----------
+    connections
+        Virtual connections; None ranks on the graph as it is.
+    restart
+        Probability to return to the source in each step (1 - the paper's α).
+    sources
+        Node ids; default all nodes.
+    tolerance
+        Residual per edge weight at which the push stops, as a share of the k-th score: smaller is closer and slower.
+    leave_out
+        Rank each connected source as if its own edge to its super node were absent.
+    threads
+        Default: all cores this process may use. The result does not depend on it.
+    seed
+        Seed of METIS for the second level.
+
+    >>> from vcr_graphormer import Graph
+    >>> ranking = rank(Graph.from_edges([[0, 1, 2], [1, 2, 3]]), k=2, sources=[0])
+    >>> ranking.ids.tolist(), [f"{score:.3f}" for score in ranking.scores[0]]
+    ([[1, 2]], ['0.358', '0.238'])
+    """
+    ranker = Ranker.prepare(graph, connections, restart, seed=seed, threads=threads)
+    return ranker.rank(sources, k, tolerance, leave_out, keep_super, threads)
+
+
+@dataclass(frozen=True, eq=False)
+class Ranker:
+    """A rewired graph made ready for ranking: its vectors are computed once and serve any number of sources."""
+
+    arcs: Arcs
+    assignment: NDArray[np.int32]
+    vectors: Vectors
+    visits: int
+    symmetric: bool
+
+    @classmethod
+    def prepare(
+        cls,
+        graph: Graph,
+        connections: Connections | None = None,
+        restart: float = 0.15,
+        coarse: NDArray[np.int32] | None = None,
+        seed: int = 0,
+        threads: int | None = None,
+        budget: int = BUDGET,
+    ) -> Ranker:
+        """Compute the vectors. `coarse` (from `coarse_clusters`) may be shared by several rankings of one graph."""
+        check_restart(restart)
+        connections = (connections or no_connections(graph.num_nodes)).check(graph.num_nodes)
+        arcs = make_arcs(graph)
+        coarse = coarse_clusters(graph, seed) if coarse is None else coarse
+        vectors, visits = compute_vectors(graph, arcs, connections, coarse, restart, default_threads(threads), budget)
+        return cls(arcs, connections.assignment, vectors, visits, not graph.directed)
+
+    def rank(
+        self,
+        sources: Any = None,
+        k: int = 20,
+        tolerance: float = TOLERANCE,
+        leave_out: bool = False,
+        keep_super: bool = False,
+        threads: int | None = None,
+    ) -> Ranking:
+        """Rank some sources (default all); parameters as in `rank`."""
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+            raise ConfigError(f"k is {k!r}; it must be a whole number of at least 1")
+        check_tolerance(tolerance)
+        vectors, num_nodes = self.vectors, len(self.vectors.total)
+        nodes = np.arange(num_nodes) if sources is None else check_sources(sources, num_nodes)
+        ids = np.full((len(nodes), k), -1, dtype=np.int32)
+        scores = np.zeros((len(nodes), k))
+        lengths = np.diff(vectors.ptr)
+        after = np.concatenate([vectors.values, np.zeros(k + 1, dtype=np.float32)])[vectors.ptr[:-1] + k]
+        kth = np.where(lengths > k, after, 0).astype(np.float32)
+        first, floor, slack, back = 1e-3, 1e-5, 1.0, self.symmetric and tolerance <= 0.2
+        if len(self.arcs.indices) <= SMALL_GRAPH:
+            first, floor, slack = EXACT, EXACT, 0.0
+
+        def work(part: list[NDArray[np.int64]]) -> int:
+            scratch, visits = new_scratch(vectors.limit, len(kth)), 0
+            for rows in part:
+                block_ids, block_scores = ids[rows], scores[rows]
+                visits += rank_sources(
+                    nodes[rows],
+                    leave_out,
+                    keep_super,
+                    self.arcs,
+                    self.assignment,
+                    vectors,
+                    kth,
+                    scratch,
+                    first,
+                    tolerance,
+                    floor,
+                    slack,
+                    back,
+                    block_ids,
+                    block_scores,
+                )
+                ids[rows], scores[rows] = block_ids, block_scores
+            return visits
+
+        # Neighbours in one cluster touch the same memory: in that order it takes a sixth less time.
+        count = default_threads(threads)
+        blocks = np.array_split(np.argsort(vectors.group[nodes], kind="stable"), 16 * count)
+        with ThreadPoolExecutor(count) as pool:
+            visits = sum(pool.map(work, [blocks[i::count] for i in range(count)]))
+        return Ranking(ids, scores.astype(np.float32), nodes, int(visits))
+
+
+def default_threads(threads: int | None) -> int:
+    """The number asked for, or all cores this process may use."""
+    if threads is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if isinstance(threads, bool) or not isinstance(threads, int | np.integer) or threads < 1:
+        raise ConfigError(f"threads is {threads!r}; it must be a whole number of at least 1")
+    return int(threads)

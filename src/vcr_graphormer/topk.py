@@ -1,0 +1,350 @@
+"""The compiled loops that turn one push into the k best nodes: the second level, candidates, a heap.
+
+Names as in `push`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba as nb
+import numpy as np
+
+from .push import LIMIT, RESIDUAL, SCORE, SETTLED, clear, close, jit, look_back, push_node, settle
+
+# Only for sums without branches, where the order of additions may follow the vector units of the processor.
+fast = nb.njit(nogil=True, cache=True, fastmath=True)
+
+
+class Vectors(NamedTuple):
+    """The second level: what is known of the walk once it has left the neighbourhood of its source."""
+
+    restart: float
+    total: Any  # float64 [n]: weight of all edges of a node, the one to its super node included
+    limit: Any  # float32 [n]: total, or infinity for hubs, which are never pushed
+    members: Any  # float64 [super nodes]
+    group: Any  # int32 [n]: coarse cluster, or the number of clusters for hubs
+    part: Any  # float32 [n]: share of a node in its cluster's weight
+    vector_of: Any  # int32 [n]: the vector that stands for what is left at a node
+    volume: Any  # float64 [vectors]: weight of a cluster, 0 for super nodes and hubs
+    hubs: Any  # int32 [hubs]
+    ptr: Any  # int64 [vectors + 1]: the lists L, best first …
+    ids: Any  # int32
+    values: Any  # float32
+    largest: Any  # float32 [vectors]
+    row_ptr: Any  # int64 [n + 1]: … and the same entries by node
+    row_vector: Any  # int32
+    row_value: Any  # float32
+    spill: Any  # float32 [clusters + 1, vectors]: mass that the lists leave out, by cluster
+    matrix: Any  # float32 [vectors, vectors]: M
+    mean_row: Any  # float32 [vectors]: mean row of M over clusters and hubs
+    component: Any  # int32 [n]: component of the rewired graph
+    ordinary: Any  # int32 [n]: component without super nodes
+    links: Any  # int32 [ordinary components]: how many super edges lead out of each
+
+
+# ---------------------------------------------------------------- the k best: a heap whose root is the worst
+
+
+@jit
+def worse(score, node, i, j):
+    """Whether entry i ranks behind entry j: by score, ties by smaller id."""
+    return score[i] < score[j] or (score[i] == score[j] and node[i] > node[j])
+
+
+@jit
+def swap(score, node, i, j):
+    """Exchange two entries."""
+    score[i], score[j] = score[j], score[i]
+    node[i], node[j] = node[j], node[i]
+
+
+@jit
+def sink(score, node, size, i):
+    """Move entry i down to its place."""
+    while True:
+        child = 2 * i + 1
+        if child >= size:
+            return
+        if child + 1 < size and worse(score, node, child + 1, child):
+            child += 1
+        if not worse(score, node, child, i):
+            return
+        swap(score, node, child, i)
+        i = child
+
+
+@jit
+def offer(score, node, size, x, v):
+    """Keep (x, v) if it is among the len(score) best so far. Returns the new size."""
+    if size < len(score):
+        i = size
+        score[i], node[i] = x, v
+        while i > 0 and worse(score, node, i, (i - 1) // 2):
+            swap(score, node, i, (i - 1) // 2)
+            i = (i - 1) // 2
+        return size + 1
+    if x > score[0] or (x == score[0] and v < node[0]):
+        score[0], node[0] = x, v
+        sink(score, node, size, 0)
+    return size
+
+
+@jit
+def unload(score, node, size, out_node, out_score):
+    """Empty the heap into a row, best first."""
+    for i in range(size - 1, -1, -1):
+        out_node[i], out_score[i] = node[0], score[0]
+        score[0], node[0] = score[i], node[i]
+        sink(score, node, i, 0)
+
+
+# ---------------------------------------------------------------- the second level
+
+
+@fast
+def add_scaled(row, factor, out):
+    """Add factor · row to out."""
+    for j in range(len(out)):
+        out[j] += factor * row[j]
+
+
+@fast
+def dot(a, b):
+    """Σ a_i b_i in float32."""
+    x = np.float32(0.0)
+    for i in range(len(a)):
+        x += a[i] * b[i]
+    return x
+
+
+@jit
+def mix(coefficient, least, matrix, mean_row, out):
+    """Compute coefficient @ matrix; coefficients below `least` go together through the mean row."""
+    out[:] = 0.0
+    small = 0.0
+    for q in range(len(coefficient)):
+        if abs(coefficient[q]) >= least:
+            add_scaled(matrix[q], np.float32(coefficient[q]), out)
+        else:
+            small += coefficient[q]
+    if small != 0.0:
+        add_scaled(mean_row, np.float32(small), out)
+
+
+@jit
+def value(v, vectors, mixed, dropped):
+    """Σ_q mixed_q L_q(v): the listed entries, and what the lists leave out, spread over v's cluster by weight.
+
+    dropped: that mass by cluster, computed on first use (negative = not yet), for candidates share few clusters.
+    """
+    g = vectors.group[v]
+    if dropped[g] < 0.0:
+        dropped[g] = max(dot(vectors.spill[g], mixed), 0.0)
+    x = vectors.part[v] * dropped[g]
+    for e in range(np.uint64(vectors.row_ptr[v]), np.uint64(vectors.row_ptr[v + 1])):
+        x += mixed[np.uint64(vectors.row_vector[e])] * vectors.row_value[e]
+    return np.float64(x)
+
+
+@jit
+def scatter(mixed, vectors, cutoff, state, touched, count):
+    """Add the large terms mixed_q L_q(v) ≥ cutoff; the lists are sorted, so each ends early.
+
+    This finds candidates that the push has not reached, and orders all of them well enough to choose whom to evaluate.
+    """
+    for q in range(len(mixed)):
+        factor = mixed[q]
+        if factor <= 0.0 or factor * vectors.largest[q] < cutoff:
+            continue
+        for e in range(np.uint64(vectors.ptr[q]), np.uint64(vectors.ptr[q + 1])):
+            x = factor * vectors.values[e]
+            if x < cutoff:
+                break
+            v = np.uint64(vectors.ids[e])
+            if state[v, SCORE] == 0.0:
+                touched[count] = v
+                count += 1
+            state[v, SCORE] += x
+    return count
+
+
+@jit
+def leave_edge_out(z_s, s_s, s_u, size, settled_u, z_u, degree, restart):
+    """Factors x, y of r'_u = x · z + y · r_s, and r'_u(s): the walk from u without its edge to s (a rank-two update).
+
+    z is the vector pushed with u's row changed and everything else unchanged; z_s and z_u are its values at s and u;
+    s_s = r_s(s), s_u = r_s(u); size = members of s; degree = weight of u's other edges. The two unknowns stand for
+    r'_u(u) = settled_u + restart · degree · own and r'_u(s) = back · restart · (size - 1) / (1 - restart). The formula
+    holds at every node but u and s.
+    """
+    if degree <= 0.0:
+        return 1.0, 0.0, 0.0
+    go = 1.0 - restart
+    f = settled_u / (restart * degree)
+    h = 1.0 + f
+    k = 1.0 / go - go * f / h
+    m11 = restart * degree + (restart + go * s_u - z_u) / h
+    m12 = (z_u + restart * f) / h - s_u * k
+    right = z_u - restart * degree * f
+    if size <= 1.0:  # s has no other member: nothing can pass through it
+        own, back = right / m11, 0.0
+    else:
+        m21 = (go * s_s - z_s) / h
+        m22 = restart * size / go + z_s / h - s_s * k
+        determinant = m11 * m22 - m12 * m21
+        own, back = (right * m22 - m12 * z_s) / determinant, (m11 * z_s - m21 * right) / determinant
+    return 1.0 + (own - back) / h, back / go - go * (own + f * back) / h, back * restart * (size - 1.0) / go
+
+
+# ---------------------------------------------------------------- one shard of sources
+
+
+@jit
+def local_bar(scratch, count, u, restart, score, node):
+    """Lower bound of the k-th score from the push alone; 0 when fewer than k nodes are reached."""
+    state, touched = scratch.state, scratch.touched
+    size = 0
+    for i in range(count):
+        v = touched[i]
+        if v != u:
+            size = offer(score, node, size, np.float64(state[v, SETTLED] + restart * state[v, RESIDUAL]), v)
+    return score[0] if size == len(score) else 0.0
+
+
+@jit
+def walk(u, own_edge, arcs, vectors, assignment, scratch, coefficient, score, node, first, tolerance, floor, back):
+    """Push from u: once by force, to a coarse tolerance, then to one in proportion to the k-th score so far."""
+    apart = -1 if own_edge else u
+    restart = vectors.restart
+    scratch.state[u, RESIDUAL] = 1.0
+    scratch.touched[0] = u
+    _, count = push_node(u, own_edge, arcs, vectors.total, assignment, scratch, coefficient, 0, 1, np.inf, restart)
+    visits = arcs.indptr[u + 1] - arcs.indptr[u]
+    count, more = settle(arcs, vectors.total, assignment, scratch, coefficient, count, first, restart, apart)
+    visits += more
+    bar = local_bar(scratch, count, u, restart, score, node)
+    fine = max(tolerance * bar, floor)
+    if fine < first:
+        count, more = settle(arcs, vectors.total, assignment, scratch, coefficient, count, fine, restart, apart)
+        visits += more
+    close(scratch, count, vectors.vector_of, coefficient, restart)
+    if back:
+        visits += look_back(arcs, vectors.vector_of, vectors.volume, scratch, count, coefficient, restart)
+    return count, visits, bar
+
+
+@jit
+def correct_own_edge(u, s, vectors, state, mixed, dropped):
+    """Turn `mixed` into the weights without edge u - s; returns the factor of the local part, and the score of s."""
+    row, restart = vectors.matrix[s], vectors.restart
+    if state[u, LIMIT] == np.inf:
+        z_u = state[u, SETTLED] + restart * mixed[vectors.vector_of[u]]
+        s_u = np.float64(restart * row[vectors.vector_of[u]])
+    else:
+        dropped[:] = -1.0
+        z_u = state[u, SCORE] + value(u, vectors, mixed, dropped)
+        dropped[:] = -1.0
+        s_u = value(u, vectors, row, dropped)
+    x, y, at_s = leave_edge_out(
+        restart * mixed[s],
+        restart * row[s],
+        s_u,
+        vectors.members[s],
+        np.float64(state[u, SETTLED]),
+        z_u,
+        vectors.total[u] - 1.0,
+        restart,
+    )
+    for q in range(len(mixed)):
+        mixed[q] = np.float32(x * mixed[q] + y * row[q])
+    return x, at_s
+
+
+@jit
+def choose(u, where, scale, bar, vectors, scratch, count, mixed, dropped, score, node, pool_score, pool_node):
+    """Put the k best ordinary nodes into the heap.
+
+    Large terms find and order candidates, the best of them are evaluated in full, and hubs, whose scores are
+    restart · mixed, are added. A cluster may span components and leak: `where` keeps those of u's component only.
+    """
+    state, touched, hubs = scratch.state, scratch.touched, vectors.hubs
+    for i in range(count):  # from here on RESIDUAL holds the local part of the score
+        state[touched[i], RESIDUAL] = state[touched[i], SCORE]
+    count = scatter(mixed, vectors, 0.1 * bar, state, touched, count)
+    least = np.float32(0.7 * bar)  # the terms still missing are each below a tenth of the bar
+    pool, size = 0, 0
+    for i in range(count):
+        v = touched[i]
+        if state[v, SCORE] > least and v != u and state[v, LIMIT] < np.inf and where[v] == where[u]:
+            pool = offer(pool_score, pool_node, pool, np.float64(state[v, SCORE]), v)
+    dropped[:] = -1.0
+    for i in range(pool):
+        v = pool_node[i]
+        x = scale * state[v, RESIDUAL] + value(v, vectors, mixed, dropped)
+        if x > 0.0:
+            size = offer(score, node, size, x, v)
+    for h in range(len(hubs)):
+        x = np.float64(vectors.restart * mixed[len(mixed) - len(hubs) + h])
+        if x > least and hubs[h] != u and where[hubs[h]] == where[u]:
+            size = offer(score, node, size, x, hubs[h])
+    return size, count
+
+
+@jit
+def rank_sources(
+    sources,
+    leave_out,
+    keep_super,
+    arcs,
+    assignment,
+    vectors,
+    kth,
+    scratch,
+    first,
+    tolerance,
+    floor,
+    slack,
+    back,
+    ids,
+    scores,
+):
+    """Rank each source by itself, so that the result does not depend on how the sources are split. Returns visits.
+
+    Terms that are small beside the k-th score are left out; with slack 0 instead of 1 none is.
+    """
+    k, num_vectors, num_nodes = ids.shape[1], len(vectors.ptr) - 1, len(vectors.total)
+    coefficient, mixed = np.zeros(num_vectors), np.zeros(num_vectors, np.float32)
+    score, node = np.empty(k), np.empty(k, np.int32)
+    pool_score, pool_node = np.empty(k + 20), np.empty(k + 20, np.int32)
+    dropped = np.empty(len(vectors.spill), np.float32)
+    visits = 0
+    for j in range(len(sources)):
+        u = sources[j]
+        s = assignment[u]
+        apart = leave_out and s >= 0
+        count, more, bar = walk(
+            u, not apart, arcs, vectors, assignment, scratch, coefficient, score, node, first, tolerance, floor, back
+        )
+        visits += more
+        bar *= slack
+        mix(coefficient, 0.5 * bar, vectors.matrix, vectors.mean_row, mixed)
+        scale, at_s = 1.0, 0.0
+        if apart:
+            scale, at_s = correct_own_edge(u, s, vectors, scratch.state, mixed, dropped)
+        for q in range(num_vectors):  # k entries of one list are at least this: another lower bound
+            bar = max(bar, slack * mixed[q] * kth[q])
+        alone = apart and vectors.links[vectors.ordinary[u]] == 1  # its own edge is its component's only way out
+        where = vectors.ordinary if alone else vectors.component
+        size, count = choose(
+            u, where, scale, bar, vectors, scratch, count, mixed, dropped, score, node, pool_score, pool_node
+        )
+        if keep_super:
+            for q in range(len(vectors.members)):
+                x = at_s if apart and q == s else np.float64(vectors.restart * mixed[q])
+                if x > 0.0:
+                    size = offer(score, node, size, x, num_nodes + q)
+        unload(score, node, size, ids[j], scores[j])
+        clear(scratch, count)
+        coefficient[:] = 0.0
+    return visits

@@ -1,0 +1,261 @@
+"""tokenize: the same bytes whatever happens on the way, nothing of other nodes' labels, clear refusals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from tests import graphs
+from vcr_graphormer import (
+    ConfigError,
+    Graph,
+    GraphError,
+    Split,
+    StoreError,
+    TokenConfig,
+    TokenStore,
+    content_connections,
+    generate,
+    hop_features,
+    rank,
+    structure_connections,
+    tokenize,
+    tokens,
+)
+
+CONFIG = TokenConfig(hops=2, clusters=4, structure_tokens=5, content_tokens=6)
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return generate(1500, 6000, classes=3, seed=0, features=6)
+
+
+@pytest.fixture(scope="module")
+def train(graph: Graph) -> np.ndarray:
+    return Split.random(graph.labels, seed=0).train
+
+
+def all_bytes(store: TokenStore) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in store.path.iterdir() if file.name != "stages.json"}
+
+
+def test_store_equals_its_parts(graph: Graph, train: np.ndarray, tmp_path: Path) -> None:
+    store = tokenize(graph, train, CONFIG, tmp_path / "t")
+    structure, content = structure_connections(graph, 4), content_connections(graph.labels, train)
+    for kind, ranking in (
+        ("structure", rank(graph, structure, k=5)),
+        ("content", rank(graph, content, k=6, leave_out=True)),
+    ):
+        np.testing.assert_array_equal(store.ids(kind), ranking.ids)
+        np.testing.assert_array_equal(store.scores(kind), ranking.scores)
+    np.testing.assert_array_equal(store.assignment("content"), content.assignment)
+    for number, hop in enumerate(hop_features(graph, 2), 1):
+        np.testing.assert_array_equal(store.hop(number), hop)
+    store.verify()
+
+
+def test_threads_and_shards_do_not_matter(
+    graph: Graph, train: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = tokenize(graph, train, CONFIG, tmp_path / "one", threads=1)
+    monkeypatch.setattr(tokens, "SOURCES_AT_ONCE", 130)
+    second = tokenize(graph, train, CONFIG, tmp_path / "two", threads=3)
+    assert all_bytes(first) == all_bytes(second)
+
+
+def test_other_labels_change_no_bit(graph: Graph, train: np.ndarray, tmp_path: Path) -> None:
+    assert graph.labels is not None
+    others = np.setdiff1d(np.arange(graph.num_nodes), train)
+    changed = graph.labels.copy()
+    changed[others] = (changed[others] + 1) % 3
+    changed[others[0]] = 7
+    first = tokenize(graph, train, CONFIG, tmp_path / "one")
+    second = tokenize(replace(graph, labels=changed), train, CONFIG, tmp_path / "two")
+    assert all_bytes(first) == all_bytes(second)
+    changed[train[0]] = (changed[train[0]] + 1) % 3
+    third = tokenize(replace(graph, labels=changed), train, CONFIG, tmp_path / "three")
+    assert (third.ids("content") != first.ids("content")).any()
+
+
+def test_own_label_stays_out_of_the_own_list(graph: Graph, train: np.ndarray, tmp_path: Path) -> None:
+    """Flip the label of one training node: with leave-out its own list hardly moves, without it does."""
+    assert graph.labels is not None
+    node = int(train[10])
+    flipped = graph.labels.copy()
+    flipped[node] = (flipped[node] + 1) % 3
+    moved = {}
+    for leave_out in (True, False):
+        config = replace(CONFIG, leave_own_label_out=leave_out, hops=0)
+        stores = [
+            tokenize(replace(graph, labels=labels), train, config, tmp_path / f"{leave_out}{number}")
+            for number, labels in enumerate((graph.labels, flipped))
+        ]
+        lists = [dict(zip(s.ids("content")[node], s.scores("content")[node], strict=True)) for s in stores]
+        shared = set(lists[0]) & set(lists[1])
+        moved[leave_out] = max(abs(lists[0][i] / lists[1][i] - 1) for i in shared) if shared else 1.0
+        moved[leave_out] = max(moved[leave_out], 1 - len(shared) / 6)
+    assert moved[True] < 0.02 < moved[False]
+
+
+@pytest.mark.parametrize("stop", ["structure-130.npz", "content-260.npz", "hop_2.npy", "content_scores.npy"])
+def test_killed_in_the_middle_resumes_with_the_same_bytes(
+    stop: str, graph: Graph, train: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens, "SOURCES_AT_ONCE", 130)
+    whole = tokenize(graph, train, CONFIG, tmp_path / "whole", threads=1)
+    graph.save(tmp_path / "graph")
+    np.save(tmp_path / "train.npy", train)
+    script = (
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "import numpy as np\n"
+        "from vcr_graphormer import Graph, TokenConfig, tokenize, tokens\n"
+        "tokens.SOURCES_AT_ONCE = 130\n"
+        "rename = Path.replace\n"
+        "def die(self, target):\n"
+        "    rename(self, target)\n"
+        "    if Path(target).name == sys.argv[2]: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "Path.replace = die\n"
+        "root = Path(sys.argv[1])\n"
+        "config = TokenConfig(hops=2, clusters=4, structure_tokens=5, content_tokens=6)\n"
+        "tokenize(Graph.open(root / 'graph'), np.load(root / 'train.npy'), config, root / 'tokens', threads=1)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", script, str(tmp_path), stop], check=False, env={**os.environ})
+    assert result.returncode == -signal.SIGKILL
+    with pytest.raises(StoreError, match="unfinished"):
+        TokenStore.open(tmp_path / "tokens")
+    before = {file: file.stat().st_mtime_ns for file in (tmp_path / "tokens" / "parts").glob("*.npz")}
+    stages: list[tuple[str, int, int]] = []
+    resumed = tokenize(graph, train, CONFIG, tmp_path / "tokens", progress=lambda *row: stages.append(row))
+    assert all_bytes(resumed) == all_bytes(whole)
+    # What was finished was not computed again.
+    first = {stage: done for stage, done, _ in reversed(stages)}
+    if stop == "structure-130.npz":
+        assert len(before) == 2
+        assert first["structure ranking"] == 2
+    if stop == "hop_2.npy":
+        assert "structure ranking" not in first
+
+
+def test_a_finished_store_is_reused_and_guarded(graph: Graph, train: np.ndarray, tmp_path: Path) -> None:
+    store = tokenize(graph, train, CONFIG, tmp_path / "t")
+    stamp = (store.path / "manifest.json").stat().st_mtime_ns
+    assert (tokenize(graph, train, CONFIG, tmp_path / "t").path / "manifest.json").stat().st_mtime_ns == stamp
+    for other, message in (
+        ((graph, train, replace(CONFIG, hops=1)), "belongs to another setting hops"),
+        ((graph, train[1:], CONFIG), "belongs to another training nodes, training labels"),
+        ((graph.with_features("degree"), train, CONFIG), "belongs to another graph features"),
+        ((generate(1500, 6000, classes=3, seed=1, features=6), train, CONFIG), "belongs to another graph adjacency"),
+    ):
+        with pytest.raises(StoreError, match=message):
+            tokenize(*other, tmp_path / "t")
+
+
+def test_unfinished_work_of_another_job_is_not_mixed(graph: Graph, train: np.ndarray, tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "job.json").write_text(json.dumps({"setting hops": "9"}))
+    with pytest.raises(StoreError, match="holds unfinished work of another"):
+        tokenize(graph, train, CONFIG, tmp_path / "t")
+    (tmp_path / "t" / "job.json").write_text("{")
+    with pytest.raises(StoreError, match=r"job\.json is damaged"):
+        tokenize(graph, train, CONFIG, tmp_path / "t")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("work")
+    with pytest.raises(StoreError, match="exists and is not a token store"):
+        tokenize(graph, train, CONFIG, tmp_path / "mine")
+
+
+def test_unwritable_folder_and_full_disk(
+    graph: Graph, train: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot write"):
+        tokenize(graph, train, CONFIG, tmp_path / "file" / "t")
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(StoreError, match="No space left on device"):
+        tokenize(graph, train, CONFIG, tmp_path / "t")
+    monkeypatch.undo()
+    with pytest.raises(StoreError, match="unfinished"):
+        TokenStore.open(tmp_path / "t")
+    assert tokenize(graph, train, CONFIG, tmp_path / "t").num_nodes == 1500
+
+
+def test_kinds_of_content_and_super_tokens(graph: Graph, train: np.ndarray, tmp_path: Path) -> None:
+    by_features = tokenize(graph, None, replace(CONFIG, content_clusters=7), tmp_path / "features")
+    assert by_features.config["content"] == "features"
+    assert by_features.assignment("content").max() == 6
+    with_super = tokenize(graph, train, replace(CONFIG, super_tokens="mean"), tmp_path / "super")
+    means = with_super.super_features("content")
+    assert means is not None
+    features, labels = np.asarray(graph.features), np.asarray(graph.labels)
+    for label in range(3):
+        expected = features[train[labels[train] == label]].mean(axis=0)
+        np.testing.assert_allclose(means[label], expected, rtol=1e-4, atol=1e-5)
+    assert (with_super.ids("structure") >= graph.num_nodes).any()
+    half = tokenize(graph, train, replace(CONFIG, score_type="float16"), tmp_path / "half")
+    assert half.scores("content").dtype == np.float16
+    none = tokenize(graph, train, TokenConfig(hops=0, structure_tokens=0, content_tokens=0), tmp_path / "none")
+    assert (none.num_tokens, none.ids("structure").shape) == (1, (1500, 0))
+
+
+def test_sparse_hops_are_stored_sparse(tmp_path: Path) -> None:
+    path = graphs.path(60).with_features("identity")
+    store = tokenize(path, None, TokenConfig(hops=2, clusters=3, content_clusters=3), tmp_path / "t")
+    for number, hop in enumerate(hop_features(path, 2), 1):
+        stored = store.hop(number)
+        assert isinstance(stored, sp.csr_matrix)
+        np.testing.assert_array_equal(stored.toarray(), hop.toarray())  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"structure_tokens": -1}, ConfigError, "tokens.structure_tokens is -1"),
+        ({"content_tokens": 1.5}, ConfigError, "tokens.content_tokens is 1.5"),
+        ({"hops": -1}, ConfigError, "hops is -1"),
+        ({"restart": 0.0}, ConfigError, "restart is 0.0"),
+        ({"tolerance": 2.0}, ConfigError, "tolerance is 2.0"),
+        ({"clusters": 0}, ConfigError, "clusters is 0"),
+        ({"clusters": 9999}, ConfigError, "clusters is 9999; it must lie between 1 and the number of nodes"),
+        ({"content": "colour"}, ConfigError, "tokens.content is 'colour'; it must be auto or labels or features"),
+        ({"super_tokens": "x"}, ConfigError, "tokens.super_tokens is 'x'"),
+        ({"score_type": "int8"}, ConfigError, "tokens.score_type is 'int8'"),
+        ({"seed": -1}, ConfigError, "seed is -1"),
+    ],
+)
+def test_bad_settings(
+    change: dict[str, Any], error: type[Exception], message: str, graph: Graph, train: np.ndarray, tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=message):
+        tokenize(graph, train, replace(CONFIG, **change), tmp_path / "t")
+
+
+def test_graphs_that_lack_something(graph: Graph, tmp_path: Path) -> None:
+    bare = replace(graph, features=None, labels=None)
+    with pytest.raises(GraphError, match="the graph has no features"):
+        tokenize(bare, None, CONFIG, tmp_path / "t")
+    with pytest.raises(GraphError, match="content tokens need class labels and training nodes, or features"):
+        tokenize(bare, None, replace(CONFIG, hops=0), tmp_path / "t")
+    with pytest.raises(GraphError, match="the graph has no class labels: use 'features'"):
+        tokenize(replace(graph, labels=None), None, replace(CONFIG, content="labels"), tmp_path / "t")
+    with pytest.raises(GraphError, match="pass the training nodes"):
+        tokenize(graph, None, replace(CONFIG, content="labels"), tmp_path / "t")
+    with pytest.raises(GraphError, match="has no features to average"):
+        tokenize(replace(graph, features=None), [0], replace(CONFIG, hops=0, super_tokens="mean"), tmp_path / "t")
+    with pytest.raises(GraphError, match="sources contains node 9999"):
+        tokenize(graph, [9999], CONFIG, tmp_path / "t")
+    assert not (tmp_path / "t").exists()
+    assert tokenize(bare, None, replace(CONFIG, hops=0, content_tokens=0), tmp_path / "t").num_tokens == 6
