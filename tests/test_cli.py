@@ -71,6 +71,18 @@ def test_tokenize(tmp_path: Path) -> None:
     assert "unknown key in [tokens] 'hopps'; did you mean 'hops'?" in run("tokenize", "--set", "tokens.hopps=3", code=1)
 
 
+def test_settings_are_listed() -> None:
+    text = run("settings")
+    for part in ("data.dataset", "tokens.leave_own_label_out", "0.15", "METIS clusters, one super node each"):
+        assert part in text
+
+
+def test_demo_keeps_stores_that_are_not_its_own(tmp_path: Path) -> None:
+    run("tokenize", "--out", str(tmp_path / "tokens"), "--set", "tokens.hops=5")
+    assert "belongs to another setting hops" in run("demo", "--out", str(tmp_path), code=1)
+    assert TokenStore.open(tmp_path / "tokens").num_hops == 5
+
+
 def test_list_of_datasets(tmp_path: Path) -> None:
     text = run("datasets", "--data", str(tmp_path))
     assert "digits" in text

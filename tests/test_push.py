@@ -17,7 +17,7 @@ def test_mass_is_settled_left_or_absorbed(case: tuple[Graph, Connections], toler
     graph, connections = case
     arcs = make_arcs(graph)
     total = _strengths(arcs, graph.num_nodes)[0] + (connections.assignment >= 0)
-    scratch = new_scratch(np.maximum(total, 1e-30).astype(np.float32), 1)
+    scratch = new_scratch(np.maximum(total, 1e-30).astype(np.float32), 1, False)
     absorbed = np.zeros(max(1, connections.count))
     scratch.state[0, RESIDUAL] = 1.0
     scratch.touched[0] = 0

@@ -1,7 +1,6 @@
 """tokenize: the same bytes whatever happens on the way, nothing of other nodes' labels, clear refusals."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -30,6 +29,7 @@ from vcr_graphormer import (
     tokenize,
     tokens,
 )
+from vcr_graphormer.job import JobFolder
 
 CONFIG = TokenConfig(hops=2, clusters=4, structure_tokens=5, content_tokens=6)
 
@@ -106,9 +106,10 @@ def test_own_label_stays_out_of_the_own_list(graph: Graph, train: np.ndarray, tm
     assert moved[True] < 0.02 < moved[False]
 
 
-@pytest.mark.parametrize("stop", ["structure-130.npz", "content-260.npz", "hop_2.npy", "content_scores.npy"])
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("stop", ["structure-130-260.npz", "content-260-390.npz", "hop_2.npy", "content_scores.npy"])
 def test_killed_in_the_middle_resumes_with_the_same_bytes(
-    stop: str, graph: Graph, train: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stop: str, before: bool, graph: Graph, train: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tokens, "SOURCES_AT_ONCE", 130)
     whole = tokenize(graph, train, CONFIG, tmp_path / "whole", threads=1)
@@ -122,26 +123,27 @@ def test_killed_in_the_middle_resumes_with_the_same_bytes(
         "tokens.SOURCES_AT_ONCE = 130\n"
         "rename = Path.replace\n"
         "def die(self, target):\n"
+        "    last = Path(target).name == sys.argv[2]\n"
+        "    if last and sys.argv[3] == 'True': os.kill(os.getpid(), signal.SIGKILL)\n"
         "    rename(self, target)\n"
-        "    if Path(target).name == sys.argv[2]: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    if last: os.kill(os.getpid(), signal.SIGKILL)\n"
         "Path.replace = die\n"
         "root = Path(sys.argv[1])\n"
         "config = TokenConfig(hops=2, clusters=4, structure_tokens=5, content_tokens=6)\n"
         "tokenize(Graph.open(root / 'graph'), np.load(root / 'train.npy'), config, root / 'tokens', threads=1)\n"
     )
-    result = subprocess.run([sys.executable, "-c", script, str(tmp_path), stop], check=False, env={**os.environ})
+    result = subprocess.run([sys.executable, "-c", script, str(tmp_path), stop, str(before)], check=False)
     assert result.returncode == -signal.SIGKILL
     with pytest.raises(StoreError, match="unfinished"):
         TokenStore.open(tmp_path / "tokens")
-    before = {file: file.stat().st_mtime_ns for file in (tmp_path / "tokens" / "parts").glob("*.npz")}
+    shards = len(list((tmp_path / "tokens" / "parts").glob("*.npz")))
     stages: list[tuple[str, int, int]] = []
     resumed = tokenize(graph, train, CONFIG, tmp_path / "tokens", progress=lambda *row: stages.append(row))
     assert all_bytes(resumed) == all_bytes(whole)
     # What was finished was not computed again.
     first = {stage: done for stage, done, _ in reversed(stages)}
-    if stop == "structure-130.npz":
-        assert len(before) == 2
-        assert first["structure ranking"] == 2
+    if stop == "structure-130-260.npz":
+        assert first["structure ranking"] == shards == 2 - before
     if stop == "hop_2.npy":
         assert "structure ranking" not in first
 
@@ -152,7 +154,7 @@ def test_a_finished_store_is_reused_and_guarded(graph: Graph, train: np.ndarray,
     assert (tokenize(graph, train, CONFIG, tmp_path / "t").path / "manifest.json").stat().st_mtime_ns == stamp
     for other, message in (
         ((graph, train, replace(CONFIG, hops=1)), "belongs to another setting hops"),
-        ((graph, train[1:], CONFIG), "belongs to another training nodes, training labels"),
+        ((graph, train[1:], CONFIG), "belongs to another training labels, training nodes"),
         ((graph.with_features("degree"), train, CONFIG), "belongs to another graph features"),
         ((generate(1500, 6000, classes=3, seed=1, features=6), train, CONFIG), "belongs to another graph adjacency"),
     ):
@@ -165,9 +167,10 @@ def test_unfinished_work_of_another_job_is_not_mixed(graph: Graph, train: np.nda
     (tmp_path / "t" / "job.json").write_text(json.dumps({"setting hops": "9"}))
     with pytest.raises(StoreError, match="holds unfinished work of another"):
         tokenize(graph, train, CONFIG, tmp_path / "t")
-    (tmp_path / "t" / "job.json").write_text("{")
-    with pytest.raises(StoreError, match=r"job\.json is damaged"):
-        tokenize(graph, train, CONFIG, tmp_path / "t")
+    for damage in ("{", "[]"):
+        (tmp_path / "t" / "job.json").write_text(damage)
+        with pytest.raises(StoreError, match=r"job\.json is damaged"):
+            tokenize(graph, train, CONFIG, tmp_path / "t")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("work")
     with pytest.raises(StoreError, match="exists and is not a token store"):
@@ -229,7 +232,8 @@ def test_sparse_hops_are_stored_sparse(tmp_path: Path) -> None:
         ({"restart": 0.0}, ConfigError, "restart is 0.0"),
         ({"tolerance": 2.0}, ConfigError, "tolerance is 2.0"),
         ({"clusters": 0}, ConfigError, "clusters is 0"),
-        ({"clusters": 9999}, ConfigError, "clusters is 9999; it must lie between 1 and the number of nodes"),
+        ({"content": "features", "content_clusters": 9999}, ConfigError, "tokens.content_clusters is 9999"),
+        ({"clusters": 9999}, ConfigError, "tokens.clusters is 9999; it must lie between 1 and the number of nodes"),
         ({"content": "colour"}, ConfigError, "tokens.content is 'colour'; it must be auto or labels or features"),
         ({"super_tokens": "x"}, ConfigError, "tokens.super_tokens is 'x'"),
         ({"score_type": "int8"}, ConfigError, "tokens.score_type is 'int8'"),
@@ -241,6 +245,7 @@ def test_bad_settings(
 ) -> None:
     with pytest.raises(error, match=message):
         tokenize(graph, train, replace(CONFIG, **change), tmp_path / "t")
+    assert not (tmp_path / "t").exists()  # a wrong setting does not claim the folder
 
 
 def test_graphs_that_lack_something(graph: Graph, tmp_path: Path) -> None:
@@ -255,7 +260,76 @@ def test_graphs_that_lack_something(graph: Graph, tmp_path: Path) -> None:
         tokenize(graph, None, replace(CONFIG, content="labels"), tmp_path / "t")
     with pytest.raises(GraphError, match="has no features to average"):
         tokenize(replace(graph, features=None), [0], replace(CONFIG, hops=0, super_tokens="mean"), tmp_path / "t")
-    with pytest.raises(GraphError, match="sources contains node 9999"):
+    with pytest.raises(GraphError, match="train contains node 9999"):
         tokenize(graph, [9999], CONFIG, tmp_path / "t")
     assert not (tmp_path / "t").exists()
     assert tokenize(bare, None, replace(CONFIG, hops=0, content_tokens=0), tmp_path / "t").num_tokens == 6
+
+
+def interrupt(graph: Graph, train: np.ndarray, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stop a job at its first hop, as if the disk were full there."""
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tokens, "normalized_adjacency", full)
+        with pytest.raises(OSError, match="No space left"):
+            tokenize(graph, train, CONFIG, folder)
+
+
+def test_damaged_parts_are_made_again(
+    graph: Graph, train: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = tokenize(graph, train, CONFIG, tmp_path / "whole")
+    for number, damage in enumerate(("flip", "shape", "cut")):
+        folder = tmp_path / str(number)
+        interrupt(graph, train, folder, monkeypatch)
+        file = folder / "structure_ids.npy"
+        content = bytearray(file.read_bytes())
+        content[-1] ^= 1
+        if damage == "shape":
+            np.save(file, np.zeros((3, 3), dtype=np.int32))
+        else:
+            file.write_bytes(content if damage == "flip" else content[:50])
+        assert all_bytes(tokenize(graph, train, CONFIG, folder)) == all_bytes(whole)
+
+
+def test_shards_of_another_size_are_not_mixed(
+    graph: Graph, train: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = tokenize(graph, train, CONFIG, tmp_path / "whole")
+    monkeypatch.setattr(tokens, "SOURCES_AT_ONCE", 130)
+    interrupt(graph, train, tmp_path / "t", monkeypatch)
+    for file in (tmp_path / "t").glob("*.npy"):
+        file.unlink()
+    monkeypatch.setattr(tokens, "SOURCES_AT_ONCE", 260)
+    assert all_bytes(tokenize(graph, train, CONFIG, tmp_path / "t")) == all_bytes(whole)
+
+
+def test_one_process_at_a_time(
+    graph: Graph, train: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt(graph, train, tmp_path / "t", monkeypatch)
+    identity = json.loads((tmp_path / "t" / "job.json").read_text())
+    identity.pop("package version")
+    with JobFolder(tmp_path / "t", identity), pytest.raises(StoreError, match="another process is working in"):
+        tokenize(graph, train, CONFIG, tmp_path / "t")
+    tokenize(graph, train, CONFIG, tmp_path / "t").verify()
+
+
+def test_the_kind_of_content_belongs_to_the_identity(graph: Graph, train: np.ndarray, tmp_path: Path) -> None:
+    tokenize(graph, train, CONFIG, tmp_path / "t")
+    with pytest.raises(StoreError, match="belongs to another kind of content, training labels, training nodes"):
+        tokenize(graph, None, CONFIG, tmp_path / "t")
+    # The same nodes in other forms are the same: a mask, with repetitions, NumPy numbers in the settings.
+    mask = np.zeros(graph.num_nodes, dtype=bool)
+    mask[train] = True
+    tokenize(graph, mask, CONFIG, tmp_path / "t")
+    tokenize(graph, np.concatenate([train, train[:3]]), replace(CONFIG, restart=np.float64(0.15)), tmp_path / "t")
+
+
+def test_moved_stores_open(graph: Graph, train: np.ndarray, tmp_path: Path) -> None:
+    store = tokenize(graph, train, CONFIG, tmp_path / "t")
+    store.path.rename(tmp_path / "moved")
+    TokenStore.open(tmp_path / "moved").verify()

@@ -5,7 +5,7 @@ import pytest
 
 from tests import graphs
 from vcr_graphormer import ConfigError, Connections, Ranker, exact_pagerank, generate, structure_connections
-from vcr_graphormer.vectors import _components, coarse_clusters
+from vcr_graphormer.vectors import coarse_clusters
 
 
 def test_super_node_vectors_are_exact_on_small_graphs() -> None:
@@ -43,15 +43,6 @@ def test_budget_is_kept_or_refused() -> None:
         Ranker.prepare(graph, structure_connections(graph, 5), budget=size).vectors for size in (2**31, 3 * 2**20)
     )
     assert len(small.ids) < len(large.ids)
-
-
-def test_components_with_and_without_super_nodes() -> None:
-    graph = graphs.two_components()
-    component, ordinary, links = _components(graph, np.array([-1, -1, 0, 0, -1], dtype=np.int32))
-    assert len(set(component)) == 1
-    assert [len(set(ordinary[part])) for part in (slice(0, 3), slice(3, 5))] == [1, 1]
-    assert ordinary[0] != ordinary[3]
-    assert links[ordinary].tolist() == [1, 1, 1, 1, 1]
 
 
 def test_coarse_clusters() -> None:

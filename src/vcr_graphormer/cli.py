@@ -27,7 +27,10 @@ app = typer.Typer(
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file with the sections of a run.")]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one value; repeatable.")
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="SECTION.KEY=VALUE", help="Override one value; repeatable. See: vcr-graphormer settings"
+    ),
 ]
 DataRoot = Annotated[
     str | None,
@@ -94,14 +97,14 @@ def datasets(
     name: Annotated[str | None, typer.Argument(help="A known name or a path: show this graph in detail.")] = None,
     data: DataRoot = None,
     config: ConfigFile = None,
-    settings: Settings = None,
+    override: Settings = None,
     save: Annotated[
         Path | None, typer.Option(help="Save the graph as a memory-mapped folder that opens at once.")
     ] = None,
 ) -> None:
     """List the known datasets and what is present, or describe one of them (or your own data)."""
-    chosen = _read_config(config, settings, dataset=name, root=data).data
-    if name is None and config is None and save is None and not settings:
+    chosen = _read_config(config, override, dataset=name, root=data).data
+    if name is None and config is None and save is None and not override:
         _list_datasets(Path(chosen.root))
         return
     from .datasets import load_data
@@ -163,7 +166,7 @@ def tokenize(
     data: DataRoot = None,
     out: Annotated[Path, typer.Option(help="Folder of the token store.")] = Path("tokens"),
     config: ConfigFile = None,
-    settings: Settings = None,
+    override: Settings = None,
     threads: Annotated[int | None, typer.Option(help="Default: all cores.")] = None,
 ) -> None:
     """Compute every node's token list once and store it; interrupted, it resumes where it was."""
@@ -171,13 +174,35 @@ def tokenize(
     from .datasets import load_data
     from .tokens import tokenize as make_tokens
 
-    chosen = _read_config(config, settings, dataset=dataset, root=data)
+    chosen = _read_config(config, override, dataset=dataset, root=data)
     graph, split = load_data(chosen.data)
     typer.echo(repr(graph))
-    with StageProgress() as progress:
-        store = make_tokens(graph, None if split is None else split.train, chosen.tokens, out, threads, progress)
+    try:
+        with StageProgress() as progress:
+            store = make_tokens(graph, None if split is None else split.train, chosen.tokens, out, threads, progress)
+    except KeyboardInterrupt:
+        _say_error(f"stopped; the same command resumes what is finished in {out}")
+        raise typer.Exit(130) from None
     print_stages(store.path / "stages.json")
     typer.echo(repr(store))
+
+
+@app.command()
+def settings() -> None:
+    """List every setting of a run with its default and its meaning."""
+    from dataclasses import fields
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from .config import Config
+
+    table = Table("setting", "default", "meaning", title="settings, for TOML files and --set")
+    for section in fields(Config):
+        for item in fields(getattr(Config(), section.name)):
+            table.add_row(f"{section.name}.{item.name}", repr(item.default), item.metadata["help"])
+        table.add_section()
+    Console(width=None if sys.stdout.isatty() else 120).print(table)
 
 
 @app.command()
@@ -192,12 +217,10 @@ def demo(
     from .console import StageProgress, print_stages
     from .datasets import DataConfig, load_data
     from .graph import Graph
-    from .storage import is_folder_of
-    from .store import KIND
     from .tokens import tokenize as make_tokens
 
-    if is_folder_of(out / "tokens", KIND):
-        shutil.rmtree(out / "tokens")  # of an earlier demo
+    if (out / "demo").is_file():
+        shutil.rmtree(out / "tokens", ignore_errors=True)  # of an earlier demo, by its mark
     typer.echo("1. load scikit-learn's handwritten digits as a graph of nearest neighbours, and split it")
     graph, split = load_data(DataConfig())
     _describe(graph, split)
@@ -212,6 +235,7 @@ def demo(
         store = make_tokens(graph, split.train if split else None, out=out / "tokens", progress=progress)
     print_stages(store.path / "stages.json")
     store.verify()
+    (out / "demo").touch()
     typer.echo(f"   {store}")
     node = 0
     own = np.asarray(graph.labels)

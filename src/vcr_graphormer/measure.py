@@ -7,10 +7,11 @@ import resource
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from .errors import StoreError
 from .storage import replace_file
 
 _CLEAR = Path("/proc/self/clear_refs")
@@ -42,7 +43,8 @@ class Stages:
         self.file = file
         self.rows: dict[str, dict[str, float]] = {}
         if file.is_file():
-            self.rows = json.loads(file.read_text())
+            with suppress(ValueError):  # damaged measurements are not worth losing the work for
+                self.rows = json.loads(file.read_text())
 
     @contextmanager
     def measure(self, stage: str) -> Iterator[dict[str, Any]]:
@@ -50,10 +52,12 @@ class Stages:
         reset_peak_memory()
         start = time.perf_counter()
         extra: dict[str, Any] = {}
-        yield extra
-        row = self.rows.setdefault(stage, {"seconds": 0.0, "visits": 0, "peak_bytes": 0})
-        row["seconds"] += time.perf_counter() - start
-        row["visits"] += int(extra.get("visits", 0))
-        row["peak_bytes"] = max(row["peak_bytes"], peak_memory())
-        with replace_file(self.file) as temporary:
-            temporary.write_text(json.dumps(self.rows, indent=1))
+        try:
+            yield extra
+        finally:  # what was done before an interruption counts
+            row = self.rows.setdefault(stage, {"seconds": 0.0, "visits": 0, "peak_bytes": 0})
+            row["seconds"] += time.perf_counter() - start
+            row["visits"] += int(extra.get("visits", 0))
+            row["peak_bytes"] = max(row["peak_bytes"], peak_memory())
+            with suppress(StoreError), replace_file(self.file) as temporary:
+                temporary.write_text(json.dumps(self.rows, indent=1))

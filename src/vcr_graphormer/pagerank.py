@@ -14,7 +14,7 @@ from .connections import Connections, no_connections
 from .errors import ConfigError
 from .graph import Graph
 from .push import Arcs
-from .topk import Vectors, rank_sources
+from .topk import Members, Vectors, rank_sources
 from .vectors import EXACT, SMALL_GRAPH, coarse_clusters, compute_vectors, make_arcs, new_scratch
 from .walks import TOLERANCE, check_restart, check_sources, check_tolerance
 
@@ -54,6 +54,7 @@ def rank(
     threads: int | None = None,
     keep_super: bool = False,
     seed: int = 0,
+    budget: int = BUDGET,
 ) -> Ranking:
     """Find the top k nodes of the personalized PageRank of each source on the rewired graph.
 
@@ -75,13 +76,15 @@ def rank(
         Default: all cores this process may use. The result does not depend on it.
     seed
         Seed of METIS for the second level.
+    budget
+        Bytes for the vectors of the second level.
 
     >>> from vcr_graphormer import Graph
     >>> ranking = rank(Graph.from_edges([[0, 1, 2], [1, 2, 3]]), k=2, sources=[0])
     >>> ranking.ids.tolist(), [f"{score:.3f}" for score in ranking.scores[0]]
     ([[1, 2]], ['0.358', '0.238'])
     """
-    ranker = Ranker.prepare(graph, connections, restart, seed=seed, threads=threads)
+    ranker = Ranker.prepare(graph, connections, restart, seed=seed, threads=threads, budget=budget)
     return ranker.rank(sources, k, tolerance, leave_out, keep_super, threads)
 
 
@@ -92,8 +95,9 @@ class Ranker:
     arcs: Arcs
     assignment: NDArray[np.int32]
     vectors: Vectors
+    members: Members
     visits: int
-    symmetric: bool
+    directed: bool
 
     @classmethod
     def prepare(
@@ -112,7 +116,7 @@ class Ranker:
         arcs = make_arcs(graph)
         coarse = coarse_clusters(graph, seed) if coarse is None else coarse
         vectors, visits = compute_vectors(graph, arcs, connections, coarse, restart, default_threads(threads), budget)
-        return cls(arcs, connections.assignment, vectors, visits, not graph.directed)
+        return cls(arcs, connections.assignment, vectors, _members(connections), visits, graph.directed)
 
     def rank(
         self,
@@ -129,17 +133,21 @@ class Ranker:
         check_tolerance(tolerance)
         vectors, num_nodes = self.vectors, len(self.vectors.total)
         nodes = np.arange(num_nodes) if sources is None else check_sources(sources, num_nodes)
-        ids = np.full((len(nodes), k), -1, dtype=np.int32)
-        scores = np.zeros((len(nodes), k))
-        lengths = np.diff(vectors.ptr)
-        after = np.concatenate([vectors.values, np.zeros(k + 1, dtype=np.float32)])[vectors.ptr[:-1] + k]
-        kth = np.where(lengths > k, after, 0).astype(np.float32)
-        first, floor, slack, back = 1e-3, 1e-5, 1.0, self.symmetric and tolerance <= 0.2
+        try:
+            ids, scores = np.full((len(nodes), k), -1, dtype=np.int32), np.zeros((len(nodes), k))
+        except MemoryError as error:
+            raise ConfigError(f"k is {k}: lists of that length do not fit into memory ({error})") from error
+        kth = _entry_after(vectors, k)
+        # The floor keeps sources whose k-th score is minute from wandering: 1e-5 at the default tolerance.
+        first, floor, slack = 1e-3, 1.6e-4 * tolerance, 1.0
+        back = not self.directed and tolerance <= 0.2
+        if self.directed:
+            tolerance = tolerance / 4  # without look back it takes a finer push to come as close
         if len(self.arcs.indices) <= SMALL_GRAPH:
             first, floor, slack = EXACT, EXACT, 0.0
 
         def work(part: list[NDArray[np.int64]]) -> int:
-            scratch, visits = new_scratch(vectors.limit, len(kth)), 0
+            scratch, visits = new_scratch(vectors.limit, len(kth), self.directed), 0
             for rows in part:
                 block_ids, block_scores = ids[rows], scores[rows]
                 visits += rank_sources(
@@ -148,6 +156,7 @@ class Ranker:
                     keep_super,
                     self.arcs,
                     self.assignment,
+                    self.members,
                     vectors,
                     kth,
                     scratch,
@@ -168,6 +177,21 @@ class Ranker:
         with ThreadPoolExecutor(count) as pool:
             visits = sum(pool.map(work, [blocks[i::count] for i in range(count)]))
         return Ranking(ids, scores.astype(np.float32), nodes, int(visits))
+
+
+def _members(connections: Connections) -> Members:
+    assignment = connections.assignment
+    node = np.argsort(assignment, kind="stable")[np.count_nonzero(assignment < 0) :]
+    ptr = np.concatenate([[0], np.cumsum(connections.sizes)])
+    return Members(ptr.astype(np.int64), node.astype(np.int32))
+
+
+def _entry_after(vectors: Vectors, k: int) -> NDArray[np.float32]:
+    """The entry behind the first k of each list, 0 where there is none: with the source itself gone, k are as large."""
+    kth = np.zeros(len(vectors.ptr) - 1, dtype=np.float32)
+    long = np.diff(vectors.ptr) > k
+    kth[long] = vectors.values[vectors.ptr[:-1][long] + k]
+    return kth
 
 
 def default_threads(threads: int | None) -> int:

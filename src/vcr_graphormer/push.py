@@ -15,6 +15,7 @@ jit = nb.njit(nogil=True, cache=True)
 # Columns of the scratch table; the four numbers of a node share a cache line. Indices in inner loops are unsigned:
 # numba then leaves out its test for negative ones, a seventh of all time.
 RESIDUAL, SETTLED, LIMIT, SCORE = (np.uint64(column) for column in range(4))
+SMALLEST = 1.2e-38  # a node that was pushed must never look untouched, even where float32 underflows
 
 
 class Arcs(NamedTuple):
@@ -30,8 +31,9 @@ class Scratch(NamedTuple):
 
     state: Any  # float32 [n, 4]
     queue: Any  # int32 [a power of two above n]
-    touched: Any  # int32 [n + 1]
+    touched: Any  # int32 [2 n + 2]
     density: Any  # float64 [vectors]
+    stamp: Any  # int32 [n] for directed graphs, else [0]: which source a node was last reached from
 
 
 @jit
@@ -51,7 +53,7 @@ def push_node(v, own_edge, arcs, total, assignment, scratch, absorbed, tail, cou
     if degree <= 0.0:  # nowhere to go: the walk stays
         state[v, SETTLED] += mass
         return tail, count
-    state[v, SETTLED] += np.float32(restart * mass)
+    state[v, SETTLED] += np.float32(max(restart * mass, SMALLEST))
     share = (1.0 - restart) * mass / degree
     if s >= 0 and own_edge:
         absorbed[s] += share
@@ -66,7 +68,7 @@ def push_node(v, own_edge, arcs, total, assignment, scratch, absorbed, tail, cou
         state[w, RESIDUAL] = new
         limit = bound * state[w, LIMIT]
         touched[found] = w  # written always, kept by the count: no branch to mispredict
-        found += np.uint64((old == 0.0) & (state[w, SETTLED] == 0.0))
+        found += np.uint64((old == 0.0) & (new > 0.0) & (state[w, SETTLED] == 0.0))
         queue[end] = w
         end = (end + np.uint64((old <= limit) & (limit < new))) & wrap
     return np.int64(end), np.int64(found)
@@ -197,7 +199,7 @@ def local_vector(
 
 @jit
 def resolvent(steps):
-    """(I - W)^-1 by Gauss-Jordan: rows of W sum to less than 1, so no pivots; no BLAS, so the same bits everywhere."""
+    """(I - W)^-1 by Gauss-Jordan: rows of W sum to less than 1, so no pivots; no BLAS, whose bits depend on threads."""
     x = -steps
     n = len(x)
     for i in range(n):

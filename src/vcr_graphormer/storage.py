@@ -111,14 +111,24 @@ def write_array(file: Path, array: Array) -> None:
         np.lib.format.write_array(handle, np.asanyarray(array), allow_pickle=False)
 
 
-def write_manifest(folder: Path, kind: str, version: int, arrays: Mapping[str, Array], meta: Mapping[str, Any]) -> None:
-    """Describe the arrays that lie in a folder. The folder opens only from then on: write it last."""
+def write_manifest(
+    folder: Path,
+    kind: str,
+    version: int,
+    arrays: Mapping[str, Array],
+    meta: Mapping[str, Any],
+    checksums: Mapping[str, str] | None = None,
+) -> None:
+    """Describe the arrays that lie in a folder. The folder opens only from then on: write it last.
+
+    `checksums` are those that are known already.
+    """
     described = {
         name: {
             "dtype": array.dtype.str,
             "shape": list(array.shape),
             "bytes": (folder / f"{name}.npy").stat().st_size,
-            "checksum": digest(array),
+            "checksum": (checksums or {}).get(name) or digest(array),
         }
         for name, array in arrays.items()
     }

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .arrays import Array, Features, check_seed
-from .errors import ConfigError, GraphError, StoreError
+from .errors import ConfigError, GraphError, StoreError, unknown_name
 from .graph import Graph
 from .hops import check_hops
 from .storage import MANIFEST, open_folder, verify_folder
@@ -50,7 +50,7 @@ class TokenConfig:
     score_type: str = field(default="float32", metadata={"help": "how scores are stored: float32 or float16"})
     seed: int = field(default=0, metadata={"help": "seed of METIS and k-means"})
 
-    def check(self, graph: Graph, train: Any) -> str:
+    def check(self, graph: Graph, train: NDArray[np.int64] | None) -> str:
         """Refuse what cannot be done with this graph; returns the kind of content in use: labels or features."""
         for name in ("structure_tokens", "content_tokens"):
             value = getattr(self, name)
@@ -70,7 +70,22 @@ class TokenConfig:
                 raise ConfigError(f"tokens.{name} is {getattr(self, name)!r}; it must be {' or '.join(allowed)}")
         if self.super_tokens == "mean" and graph.features is None:
             raise GraphError("tokens.super_tokens is 'mean' but the graph has no features to average")
-        return self._kind_of_content(graph, train)
+        content = self._kind_of_content(graph, train)
+        counts = {
+            "clusters": self.structure_tokens > 0,
+            "content_clusters": self.content_tokens > 0 and content == "features",
+        }
+        for name, used in counts.items():
+            value = getattr(self, name)
+            if used and not 1 <= value <= graph.num_nodes:
+                raise ConfigError(
+                    f"tokens.{name} is {value}; it must lie between 1 and the number of nodes ({graph.num_nodes})"
+                )
+        if content == "labels" and self.content_tokens and train is not None and graph.labels is not None:
+            unlabelled = train[np.asarray(graph.labels)[train] < 0]
+            if unlabelled.size:
+                raise GraphError(f"train contains node {unlabelled[0]}, which has no label")
+        return content
 
     def _kind_of_content(self, graph: Graph, train: Any) -> str:
         labelled = graph.labels is not None and graph.task == "classification"
@@ -85,6 +100,11 @@ class TokenConfig:
         if train is None:
             raise GraphError("tokens.content is 'labels': pass the training nodes")
         return "labels"
+
+
+def differences(first: Mapping[str, str], second: Mapping[str, str]) -> list[str]:
+    """Names under which two identities differ, or that only one of them has."""
+    return sorted(name for name in {**first, **second} if first.get(name) != second.get(name))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -120,6 +140,15 @@ class TokenStore:
                 f"{folder} is an unfinished token store: run tokenize again with the same settings to resume"
             )
         meta, arrays = open_folder(folder, KIND, FORMAT_VERSION)
+        missing = {"config", "identity"} - meta.keys()
+        missing |= {f"{kind}_{part}" for kind in KINDS for part in ("ids", "scores", "assignment")} - arrays.keys()
+        if missing:
+            raise StoreError(f"{folder} is damaged: its manifest lacks {', '.join(sorted(missing))}")
+        num_nodes = len(arrays["structure_ids"])
+        for name, array in arrays.items():
+            per_node = name.endswith(("_ids", "_scores", "_assignment")) or (name.startswith("hop") and array.ndim == 2)
+            if per_node and len(array) != num_nodes:
+                raise StoreError(f"{folder} is damaged: {name} has {len(array)} rows, structure_ids has {num_nodes}")
         return cls(folder, meta["config"], meta["identity"], arrays)
 
     def verify(self) -> None:
@@ -128,22 +157,26 @@ class TokenStore:
 
     def check(self, identity: Mapping[str, str]) -> None:
         """Refuse to be used for another graph, split or configuration, by name of what differs."""
-        different = [name for name in identity if identity[name] != self.identity.get(name)]
+        different = differences(identity, self.identity)
         if different:
             raise StoreError(f"{self.path} belongs to another {', '.join(different)}: tokenize into another folder")
 
     def ids(self, kind: str) -> NDArray[np.int32]:
         """Token ids [n, k] of the kind `structure` or `content`; -1 is padding."""
-        array: NDArray[np.int32] = self.arrays[f"{kind}_ids"]
-        return array
+        return self._of_kind(kind, "ids")
 
     def scores(self, kind: str) -> Array:
         """PageRank scores [n, k] that belong to `ids`; 0 for padding."""
-        return self.arrays[f"{kind}_scores"]
+        return self._of_kind(kind, "scores")
 
     def assignment(self, kind: str) -> NDArray[np.int32]:
         """The super node of each node, -1 for none."""
-        return self.arrays[f"{kind}_assignment"]
+        return self._of_kind(kind, "assignment")
+
+    def _of_kind(self, kind: str, part: str) -> Array:
+        if kind not in KINDS:
+            raise unknown_name("kind of token", kind, KINDS)
+        return self.arrays[f"{kind}_{part}"]
 
     def super_features(self, kind: str) -> Array | None:
         """Mean features of the super nodes' members [count, d], where super nodes may be tokens."""
@@ -157,7 +190,9 @@ class TokenStore:
         if f"{name}_data" not in self.arrays:
             raise StoreError(f"{self.path} has hops 1 to {self.num_hops}, not {number}")
         parts = tuple(self.arrays[f"{name}_{part}"] for part in ("data", "indices", "indptr"))
-        return sp.csr_matrix(parts, shape=(self.num_nodes, self.config["num_features"]), copy=False)
+        matrix = sp.csr_matrix(parts, shape=(self.num_nodes, self.config["num_features"]), copy=False)
+        matrix.has_canonical_format = True  # it was sorted before it was written; the arrays are read-only
+        return matrix
 
     @property
     def num_nodes(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
@@ -16,14 +15,21 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .arrays import Array
-from .connections import Connections, content_connections, feature_connections, structure_connections
+from .connections import (
+    Connections,
+    content_connections,
+    feature_connections,
+    no_connections,
+    structure_connections,
+)
 from .errors import StoreError
 from .graph import Graph
 from .hops import normalized_adjacency, propagate
+from .job import JobFolder
 from .measure import Stages
 from .pagerank import Ranker, default_threads
 from .split import read_npz
-from .storage import MANIFEST, digest, open_array_file, replace_file, write_array, write_manifest
+from .storage import MANIFEST, digest, replace_file, write_manifest
 from .store import FORMAT_VERSION, KIND, KINDS, TokenConfig, TokenStore
 from .vectors import coarse_clusters
 from .walks import check_sources
@@ -58,56 +64,37 @@ def tokenize(
         Called with stage, done and total.
     """
     config = config or TokenConfig()
-    content = config.check(graph, train)
-    nodes = None if train is None else check_sources(train, graph.num_nodes)
+    nodes = None if train is None else np.unique(check_sources(train, graph.num_nodes, "train"))
+    content = config.check(graph, nodes)
+    threads = default_threads(threads)
     identity = _identity(graph, nodes, config, content)
     folder = Path(out)
     if (folder / MANIFEST).is_file():
         store = TokenStore.open(folder)
         store.check(identity)
         return store
-    _begin(folder, identity)
-    job = _Job(graph, nodes, config, content, folder, default_threads(threads), progress or (lambda *_: None))
-    arrays = {**job.rank_all(), **job.hop_all()}
-    meta = {"config": {**asdict(config), "content": content, "num_features": graph.num_features}, "identity": identity}
-    with job.stages.measure("checksums"):
-        write_manifest(folder, KIND, FORMAT_VERSION, arrays, meta)
-    # The store is complete. Measurements lie beside it, not in it: its bytes depend on its input alone.
-    with replace_file(folder / "stages.json") as temporary:
-        temporary.write_text(json.dumps(job.stages.rows, indent=1))
-    shutil.rmtree(folder / "parts", ignore_errors=True)
-    (folder / "job.json").unlink(missing_ok=True)
+    with JobFolder(folder, identity) as work:
+        job = _Job(graph, nodes, config, content, work, threads, progress or (lambda *_: None))
+        arrays = {**job.rank_all(), **job.hop_all()}
+        settings = {**asdict(config), "content": content, "num_features": graph.num_features}
+        meta = {"config": settings, "identity": identity}
+        write_manifest(folder, KIND, FORMAT_VERSION, arrays, meta, work.checksums)
+        # The store is complete. Measurements lie beside it, not in it: its bytes depend on its input alone.
+        with replace_file(folder / "stages.json") as temporary:
+            temporary.write_text(json.dumps(job.stages.rows, indent=1))
+        work.end()
     return TokenStore.open(folder)
 
 
 def _identity(graph: Graph, train: NDArray[np.int64] | None, config: TokenConfig, content: str) -> dict[str, str]:
     """What the bytes of a store depend on, by name. Labels of other than training nodes are not among it."""
     identity = {"graph adjacency": graph.fingerprints["adjacency"], "graph features": graph.fingerprints["features"]}
+    if config.content_tokens:
+        identity["kind of content"] = content
     if content == "labels" and config.content_tokens and graph.labels is not None and train is not None:
-        identity["training nodes"] = digest(np.sort(train))
-        identity["training labels"] = digest(np.asarray(graph.labels)[np.sort(train)])
-    return identity | {f"setting {name}": repr(value) for name, value in asdict(config).items()}
-
-
-def _begin(folder: Path, identity: dict[str, str]) -> None:
-    """Claim the folder, or find that an earlier run of the same job was interrupted in it."""
-    file = folder / "job.json"
-    if file.is_file():
-        try:
-            earlier = json.loads(file.read_text())
-        except json.JSONDecodeError as error:
-            raise StoreError(f"{file} is damaged: delete {folder} and start again") from error
-        different = [name for name in identity if identity[name] != earlier.get(name)]
-        if different:
-            raise StoreError(
-                f"{folder} holds unfinished work of another {', '.join(different)}: finish it, delete it, or choose "
-                f"another folder"
-            )
-        return
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise StoreError(f"{folder} exists and is not a token store: choose another folder")
-    with replace_file(file) as temporary:
-        temporary.write_text(json.dumps(identity, indent=1))
+        identity["training nodes"] = digest(train)
+        identity["training labels"] = digest(np.asarray(graph.labels)[train])
+    return identity | {f"setting {name}": str(value) for name, value in asdict(config).items()}
 
 
 class _Job:
@@ -119,13 +106,13 @@ class _Job:
         train: NDArray[np.int64] | None,
         config: TokenConfig,
         content: str,
-        folder: Path,
+        work: JobFolder,
         threads: int,
         progress: Progress,
     ) -> None:
         self.graph, self.train, self.config, self.content = graph, train, config, content
-        self.folder, self.parts, self.threads, self.progress = folder, folder / "parts", threads, progress
-        self.stages = Stages(folder / "parts" / "stages.json")
+        self.work, self.threads, self.progress = work, threads, progress
+        self.stages = Stages(work.parts / "stages.json")
 
     def rank_all(self) -> dict[str, Array]:
         """Components 3 and 4: ids and scores of all nodes, for structure and content."""
@@ -134,12 +121,12 @@ class _Job:
         for kind, tokens in zip(KINDS, (self.config.structure_tokens, self.config.content_tokens), strict=True):
             names = [f"{kind}_ids", f"{kind}_scores", f"{kind}_assignment"]
             names += [f"{kind}_means"] if self.config.super_tokens == "mean" else []
-            if not all((self.folder / f"{name}.npy").is_file() for name in names):
+            found = {name: self.work.open(name) for name in names}
+            if any(array is None for array in found.values()):
                 connections = self._connect(kind, tokens)
                 coarse = self._coarse() if tokens and coarse is None else coarse
-                self._rank(kind, tokens, connections, coarse)
-            for name in names:
-                arrays[name] = open_array_file(self.folder / f"{name}.npy")
+                found = dict(self._rank(kind, tokens, connections, coarse))
+            arrays |= {name: array for name, array in found.items() if array is not None}
         return arrays
 
     def _connect(self, kind: str, tokens: int) -> Connections:
@@ -148,7 +135,7 @@ class _Job:
         with self.stages.measure(f"{kind} connections"):
             self.progress(f"{kind} connections", 0, 1)
             if not tokens:
-                connections = Connections(np.full(graph.num_nodes, -1, dtype=np.int32), 0)
+                connections = no_connections(graph.num_nodes)
             elif kind == "structure":
                 connections = structure_connections(graph, config.clusters, config.seed)
             elif self.content == "labels":
@@ -160,50 +147,53 @@ class _Job:
 
     def _coarse(self) -> NDArray[np.int32]:
         """The clusters of the coarse correction, which serve both rankings."""
-        file = self.parts / "coarse.npy"
-        if not file.is_file():
-            with self.stages.measure("coarse clusters"):
-                self.progress("coarse clusters", 0, 1)
-                write_array(file, coarse_clusters(self.graph, self.config.seed))
-                self.progress("coarse clusters", 1, 1)
-        return open_array_file(file)
+        with self.stages.measure("coarse clusters"):
+            self.progress("coarse clusters", 0, 1)
+            coarse = coarse_clusters(self.graph, self.config.seed)
+            self.progress("coarse clusters", 1, 1)
+        return coarse
 
-    def _rank(self, kind: str, tokens: int, connections: Connections, coarse: NDArray[np.int32] | None) -> None:
-        """Rank all nodes in shards, then join the shards. The assignment is written last: it marks the kind as done."""
-        config, num_nodes = self.config, self.graph.num_nodes
-        shards = [(start, min(start + SOURCES_AT_ONCE, num_nodes)) for start in range(0, num_nodes, SOURCES_AT_ONCE)]
-        files = [self.parts / f"{kind}-{start}.npz" for start, _ in shards]
-        missing = [i for i, file in enumerate(files) if tokens and not file.is_file()]
+    def _rank(
+        self, kind: str, tokens: int, connections: Connections, coarse: NDArray[np.int32] | None
+    ) -> Iterator[tuple[str, Array]]:
+        """Rank all nodes in shards, then join the shards into arrays of the result."""
+        num_nodes = self.graph.num_nodes
+        ranges = [(start, min(start + SOURCES_AT_ONCE, num_nodes)) for start in range(0, num_nodes, SOURCES_AT_ONCE)]
+        shards = {self.work.parts / f"{kind}-{a}-{b}.npz": np.arange(a, b) for a, b in ranges if tokens}
+        missing = {file: sources for file, sources in shards.items() if not _is_whole(file)}
         if missing:
             with self.stages.measure(f"{kind} vectors") as row:
                 self.progress(f"{kind} vectors", 0, 1)
-                ranker = Ranker.prepare(self.graph, connections, config.restart, coarse, threads=self.threads)
+                ranker = Ranker.prepare(self.graph, connections, self.config.restart, coarse, threads=self.threads)
                 row["visits"] = ranker.visits
                 self.progress(f"{kind} vectors", 1, 1)
-            self._rank_shards(kind, tokens, ranker, [(shards[i], files[i]) for i in missing], len(shards))
-        self._join(kind, tokens, files)
-        if config.super_tokens == "mean":
-            write_array(self.folder / f"{kind}_means.npy", member_means(self.graph.features, connections))
-        write_array(self.folder / f"{kind}_assignment.npy", connections.assignment)
+            self._rank_shards(kind, tokens, ranker, missing, len(shards))
+        for part, dtype in (("ids", "int32"), ("scores", self.config.score_type)):
+            blocks = (read_npz(file)[part] for file in shards) if tokens else [np.empty((num_nodes, 0))]
+            yield f"{kind}_{part}", self.work.write_blocks(f"{kind}_{part}", (num_nodes, tokens), dtype, blocks)
+        if self.config.super_tokens == "mean":
+            means = member_means(self.graph.features, connections)
+            yield f"{kind}_means", self.work.write(f"{kind}_means", means)
+        yield f"{kind}_assignment", self.work.write(f"{kind}_assignment", connections.assignment)
 
     def _rank_shards(
-        self, kind: str, tokens: int, ranker: Ranker, work: list[tuple[tuple[int, int], Path]], total: int
+        self, kind: str, tokens: int, ranker: Ranker, missing: dict[Path, NDArray[np.int64]], total: int
     ) -> None:
         leave_out = kind == "content" and self.content == "labels" and self.config.leave_own_label_out
         keep_super = self.config.super_tokens == "mean"
 
-        def rank_shard(sources: NDArray[np.int64], file: Path) -> int:
+        def rank_shard(file: Path, sources: NDArray[np.int64]) -> int:
             ranking = ranker.rank(sources, tokens, self.config.tolerance, leave_out, keep_super, threads=1)
             with replace_file(file) as temporary, temporary.open("wb") as handle:
                 np.savez(handle, ids=ranking.ids, scores=ranking.scores)
             return ranking.visits
 
-        done = total - len(work)
+        done = total - len(missing)
         stage = f"{kind} ranking"
         with self.stages.measure(stage) as row, ThreadPoolExecutor(self.threads) as pool:
             self.progress(stage, done, total)
             row["visits"] = 0
-            futures = [pool.submit(rank_shard, np.arange(*sources), file) for sources, file in work]
+            futures = [pool.submit(rank_shard, file, sources) for file, sources in missing.items()]
             try:
                 for future in as_completed(futures):
                     row["visits"] += future.result()
@@ -212,19 +202,6 @@ class _Job:
             except BaseException:
                 pool.shutdown(cancel_futures=True)  # Ctrl-C or a full disk: keep what is finished, start nothing new
                 raise
-
-    def _join(self, kind: str, tokens: int, files: list[Path]) -> None:
-        """Copy the shards into one array of ids and one of scores."""
-        ids = np.full((self.graph.num_nodes, tokens), -1, dtype=np.int32)
-        scores = np.zeros((self.graph.num_nodes, tokens), dtype=self.config.score_type)
-        start = 0
-        for file in files if tokens else ():
-            shard = read_npz(file)
-            stop = start + len(shard["ids"])
-            ids[start:stop], scores[start:stop] = shard["ids"], shard["scores"]
-            start = stop
-        write_array(self.folder / f"{kind}_ids.npy", ids)
-        write_array(self.folder / f"{kind}_scores.npy", scores)
 
     def hop_all(self) -> dict[str, Array]:
         """Component 2: one matrix per hop, computed from the file of the hop before."""
@@ -239,8 +216,7 @@ class _Job:
             if not found:
                 with self.stages.measure(stage):
                     step = normalized_adjacency(self.graph, self.config.self_loops) if step is None else step
-                    self._write_hop(hop, propagate(step, current), current.shape)
-                found = self._open_hop(hop)
+                    found = self._write_hop(hop, propagate(step, current), current.shape)
             arrays |= found
             if f"hop_{hop}" in found:
                 current = found[f"hop_{hop}"]
@@ -250,28 +226,32 @@ class _Job:
             self.progress(stage, hop, self.config.hops)
         return arrays
 
-    def _write_hop(self, hop: int, blocks: Iterator[Any], shape: tuple[int, int]) -> None:
+    def _write_hop(self, hop: int, blocks: Iterator[Any], shape: tuple[int, int]) -> dict[str, Array]:
         """Stream dense blocks to the file; sparse ones are smaller than one dense hop and are joined in memory."""
         first = next(blocks)
         if not sp.issparse(first):
-            with replace_file(self.folder / f"hop_{hop}.npy") as temporary, temporary.open("wb") as file:
-                header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-                np.lib.format.write_array_header_1_0(file, header)
-                for block in chain([first], blocks):
-                    np.ascontiguousarray(block, dtype="<f4").tofile(file)
-            return
+            return {f"hop_{hop}": self.work.write_blocks(f"hop_{hop}", shape, "float32", chain([first], blocks))}
         matrix = sp.vstack([first, *blocks], format="csr")
-        for part in SPARSE_PARTS:  # indptr is the last: it marks the hop as done
-            write_array(self.folder / f"hop_{hop}_{part}.npy", getattr(matrix, part))
+        matrix.sort_indices()
+        names = {part: f"hop_{hop}_{part}" for part in SPARSE_PARTS}
+        return {name: self.work.write(name, getattr(matrix, part)) for part, name in names.items()}
 
     def _open_hop(self, hop: int) -> dict[str, Array]:
-        dense = self.folder / f"hop_{hop}.npy"
-        if dense.is_file():
-            return {f"hop_{hop}": open_array_file(dense)}
-        names = [f"hop_{hop}_{part}" for part in SPARSE_PARTS]
-        if not (self.folder / f"{names[-1]}.npy").is_file():
-            return {}
-        return {name: open_array_file(self.folder / f"{name}.npy") for name in names}
+        """The arrays of a finished hop, none where one of them is not finished."""
+        dense = self.work.open(f"hop_{hop}")
+        if dense is not None:
+            return {f"hop_{hop}": dense}
+        parts = {f"hop_{hop}_{part}": self.work.open(f"hop_{hop}_{part}") for part in SPARSE_PARTS}
+        found = {name: array for name, array in parts.items() if array is not None}
+        return found if len(found) == len(SPARSE_PARTS) else {}
+
+
+def _is_whole(shard: Path) -> bool:
+    """Whether a shard was finished and reads without damage (zip archives carry checksums of their own)."""
+    try:
+        return {"ids", "scores"} <= read_npz(shard).keys()
+    except StoreError:
+        return False
 
 
 def member_means(features: Any, connections: Connections) -> NDArray[np.float32]:

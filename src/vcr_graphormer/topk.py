@@ -16,6 +16,13 @@ from .push import LIMIT, RESIDUAL, SCORE, SETTLED, clear, close, jit, look_back,
 fast = nb.njit(nogil=True, cache=True, fastmath=True)
 
 
+class Members(NamedTuple):
+    """The nodes of each super node, as CSR."""
+
+    ptr: Any  # int64 [super nodes + 1]
+    node: Any  # int32
+
+
 class Vectors(NamedTuple):
     """The second level: what is known of the walk once it has left the neighbourhood of its source."""
 
@@ -24,7 +31,7 @@ class Vectors(NamedTuple):
     limit: Any  # float32 [n]: total, or infinity for hubs, which are never pushed
     members: Any  # float64 [super nodes]
     group: Any  # int32 [n]: coarse cluster, or the number of clusters for hubs
-    part: Any  # float32 [n]: share of a node in its cluster's weight
+    mass: Any  # float32 [n]: weight of the edges into a node
     vector_of: Any  # int32 [n]: the vector that stands for what is left at a node
     volume: Any  # float64 [vectors]: weight of a cluster, 0 for super nodes and hubs
     hubs: Any  # int32 [hubs]
@@ -34,13 +41,15 @@ class Vectors(NamedTuple):
     largest: Any  # float32 [vectors]
     row_ptr: Any  # int64 [n + 1]: … and the same entries by node
     row_vector: Any  # int32
-    row_value: Any  # float32
-    spill: Any  # float32 [clusters + 1, vectors]: mass that the lists leave out, by cluster
+    row_value: Any  # float32, less what `spill` would count for the entry
+    spill: Any  # float32 [clusters + 1, vectors]: what the lists leave out of a cluster, per weight of unlisted nodes
     matrix: Any  # float32 [vectors, vectors]: M
     mean_row: Any  # float32 [vectors]: mean row of M over clusters and hubs
-    component: Any  # int32 [n]: component of the rewired graph
-    ordinary: Any  # int32 [n]: component without super nodes
-    links: Any  # int32 [ordinary components]: how many super edges lead out of each
+    component: Any  # int32 [n + super nodes]: component of the rewired graph
+    position: Any  # int32 [n + super nodes]: place in a depth-first order of components and super nodes
+    cut_start: Any  # int32 [n]: without its own super edge a node reaches those positions that lie within
+    cut_stop: Any  # int32 [n]: cut_start … cut_stop, …
+    cut_inside: Any  # bool [n]: … or those that do not
 
 
 # ---------------------------------------------------------------- the k best: a heap whose root is the worst
@@ -134,14 +143,14 @@ def mix(coefficient, least, matrix, mean_row, out):
 
 @jit
 def value(v, vectors, mixed, dropped):
-    """Σ_q mixed_q L_q(v): the listed entries, and what the lists leave out, spread over v's cluster by weight.
+    """Σ_q mixed_q L_q(v): the listed entries, and what the lists leave out, spread over unlisted nodes by weight.
 
-    dropped: that mass by cluster, computed on first use (negative = not yet), for candidates share few clusters.
+    dropped: the latter by cluster, computed on first use (infinite = not yet), for candidates share few clusters.
     """
     g = vectors.group[v]
-    if dropped[g] < 0.0:
-        dropped[g] = max(dot(vectors.spill[g], mixed), 0.0)
-    x = vectors.part[v] * dropped[g]
+    if dropped[g] == np.inf:
+        dropped[g] = dot(vectors.spill[g], mixed)
+    x = vectors.mass[v] * dropped[g]
     for e in range(np.uint64(vectors.row_ptr[v]), np.uint64(vectors.row_ptr[v + 1])):
         x += mixed[np.uint64(vectors.row_vector[e])] * vectors.row_value[e]
     return np.float64(x)
@@ -242,9 +251,9 @@ def correct_own_edge(u, s, vectors, state, mixed, dropped):
         z_u = state[u, SETTLED] + restart * mixed[vectors.vector_of[u]]
         s_u = np.float64(restart * row[vectors.vector_of[u]])
     else:
-        dropped[:] = -1.0
+        dropped[:] = np.inf
         z_u = state[u, SCORE] + value(u, vectors, mixed, dropped)
-        dropped[:] = -1.0
+        dropped[:] = np.inf
         s_u = value(u, vectors, row, dropped)
     x, y, at_s = leave_edge_out(
         restart * mixed[s],
@@ -262,11 +271,51 @@ def correct_own_edge(u, s, vectors, state, mixed, dropped):
 
 
 @jit
-def choose(u, where, scale, bar, vectors, scratch, count, mixed, dropped, score, node, pool_score, pool_node):
+def reachable(u, v, apart, vectors):
+    """Whether v is in u's component, and, if u's own super edge is left out, on its side of that edge."""
+    if vectors.component[v] != vectors.component[u]:
+        return False
+    if not apart:
+        return True
+    within = vectors.cut_start[u] <= vectors.position[v] < vectors.cut_stop[u]
+    return within == vectors.cut_inside[u]
+
+
+@jit
+def follow_arcs(u, apart, limit, arcs, assignment, members, stamp, queue, now):
+    """Stamp what a walk from u can reach along directed arcs, up to `limit` nodes; returns how many there are."""
+    stamp[u] = now
+    queue[0] = u
+    head, tail = 0, 1
+    seen = np.zeros(len(members.ptr) - 1, np.bool_)
+    while head < tail <= limit:
+        v = queue[head]
+        head += 1
+        for e in range(arcs.indptr[v], arcs.indptr[v + 1]):
+            w = arcs.indices[e]
+            if stamp[w] != now and tail <= limit:
+                stamp[w] = now
+                queue[tail] = w
+                tail += 1
+        s = assignment[v]
+        if s >= 0 and not seen[s] and not (apart and v == u):
+            seen[s] = True
+            for i in range(members.ptr[s], members.ptr[s + 1]):
+                w = members.node[i]
+                if stamp[w] != now and tail <= limit and not (apart and w == u):
+                    stamp[w] = now
+                    queue[tail] = w
+                    tail += 1
+    return tail
+
+
+@jit
+def choose(u, apart, few, now, scale, bar, vectors, scratch, count, mixed, dropped, score, node, pool_score, pool_node):
     """Put the k best ordinary nodes into the heap.
 
     Large terms find and order candidates, the best of them are evaluated in full, and hubs, whose scores are
-    restart · mixed, are added. A cluster may span components and leak: `where` keeps those of u's component only.
+    restart · mixed, are added. A cluster may span components and leak, so only what u can reach is kept: by component,
+    and along directed arcs (`few`: all that can be reached carries the stamp `now`).
     """
     state, touched, hubs = scratch.state, scratch.touched, vectors.hubs
     for i in range(count):  # from here on RESIDUAL holds the local part of the score
@@ -276,18 +325,21 @@ def choose(u, where, scale, bar, vectors, scratch, count, mixed, dropped, score,
     pool, size = 0, 0
     for i in range(count):
         v = touched[i]
-        if state[v, SCORE] > least and v != u and state[v, LIMIT] < np.inf and where[v] == where[u]:
+        if state[v, SCORE] > least and v != u and state[v, LIMIT] < np.inf and reachable(u, v, apart, vectors):
+            if few and scratch.stamp[v] != now:
+                continue
             pool = offer(pool_score, pool_node, pool, np.float64(state[v, SCORE]), v)
-    dropped[:] = -1.0
+    dropped[:] = np.inf
     for i in range(pool):
         v = pool_node[i]
         x = scale * state[v, RESIDUAL] + value(v, vectors, mixed, dropped)
         if x > 0.0:
-            size = offer(score, node, size, x, v)
+            size = offer(score, node, size, np.float64(np.float32(x)), v)
     for h in range(len(hubs)):
+        v = hubs[h]
         x = np.float64(vectors.restart * mixed[len(mixed) - len(hubs) + h])
-        if x > least and hubs[h] != u and where[hubs[h]] == where[u]:
-            size = offer(score, node, size, x, hubs[h])
+        if x > least and v != u and reachable(u, v, apart, vectors) and not (few and scratch.stamp[v] != now):
+            size = offer(score, node, size, np.float64(np.float32(x)), v)
     return size, count
 
 
@@ -298,6 +350,7 @@ def rank_sources(
     keep_super,
     arcs,
     assignment,
+    members,
     vectors,
     kth,
     scratch,
@@ -334,17 +387,33 @@ def rank_sources(
             scale, at_s = correct_own_edge(u, s, vectors, scratch.state, mixed, dropped)
         for q in range(num_vectors):  # k entries of one list are at least this: another lower bound
             bar = max(bar, slack * mixed[q] * kth[q])
-        alone = apart and vectors.links[vectors.ordinary[u]] == 1  # its own edge is its component's only way out
-        where = vectors.ordinary if alone else vectors.component
+        few = False
+        if len(scratch.stamp) > 0:  # directed: a node may be in u's component and yet out of reach
+            few = follow_arcs(u, apart, k + 1, arcs, assignment, members, scratch.stamp, scratch.queue, j + 1) <= k + 1
         size, count = choose(
-            u, where, scale, bar, vectors, scratch, count, mixed, dropped, score, node, pool_score, pool_node
+            u,
+            apart,
+            few,
+            j + 1,
+            scale,
+            bar,
+            vectors,
+            scratch,
+            count,
+            mixed,
+            dropped,
+            score,
+            node,
+            pool_score,
+            pool_node,
         )
         if keep_super:
             for q in range(len(vectors.members)):
                 x = at_s if apart and q == s else np.float64(vectors.restart * mixed[q])
-                if x > 0.0:
-                    size = offer(score, node, size, x, num_nodes + q)
+                if x > 0.0 and reachable(u, num_nodes + q, apart, vectors):
+                    size = offer(score, node, size, np.float64(np.float32(x)), num_nodes + q)
         unload(score, node, size, ids[j], scores[j])
         clear(scratch, count)
         coefficient[:] = 0.0
+    scratch.stamp[:] = 0
     return visits

@@ -25,19 +25,21 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
 from .connections import Connections, structure_connections
 from .errors import ConfigError
 from .graph import Graph
 from .push import LIMIT, Arcs, Scratch, by_node, local_vector, resolvent
+from .reach import reachability
 from .summary import format_bytes
 from .topk import Vectors
 from .walks import super_edge_weight
 
 # Graphs this small are pushed to the end, so that their rankings are exact to float32.
-SMALL_GRAPH = 2_000
-EXACT = 1e-11
+SMALL_GRAPH = 5_000
+EXACT = 1e-9
+# Computer needs 4,700 visits for recall 0.993 with hubs and five times as many without (benchmarks/ablation.py).
+MOST_HUBS = 256
 TINY = 1e-30
 
 
@@ -49,20 +51,24 @@ def coarse_clusters(graph: Graph, seed: int = 0) -> NDArray[np.int32]:
 
 
 def make_arcs(graph: Graph) -> Arcs:
-    """The graph for the kernels; weights are scaled so that an edge to a super node weighs 1."""
+    """The graph for the kernels; weights are scaled so that an edge to a super node weighs 1.
+
+    Weights below 1e-12 of the mean are raised to that: float32 residuals could not follow them.
+    """
     weights = np.empty(0, dtype=np.float32)
     if graph.weights is not None:
-        weights = (graph.weights / super_edge_weight(graph)).astype(np.float32)
+        weights = np.maximum(graph.weights / super_edge_weight(graph), 1e-12).astype(np.float32)
     return Arcs(np.ascontiguousarray(graph.indptr), np.ascontiguousarray(graph.indices).view(np.uint32), weights)
 
 
-def new_scratch(limit: NDArray[np.float32], num_vectors: int) -> Scratch:
-    """Working memory of one thread: 16 bytes per node for the table, 8 to 12 for queue and list."""
+def new_scratch(limit: NDArray[np.float32], num_vectors: int, directed: bool) -> Scratch:
+    """Working memory of one thread: 16 bytes per node for the table, 12 to 16 for queue and list."""
     state = np.zeros((len(limit), 4), dtype=np.float32)
     state[:, LIMIT] = limit
     ring = 1 << max(len(limit), 1).bit_length()
-    touched = np.empty(len(limit) + 1, dtype=np.int32)
-    return Scratch(state, np.empty(ring, dtype=np.int32), touched, np.zeros(num_vectors))
+    touched = np.empty(2 * len(limit) + 2, dtype=np.int32)  # pushed or listed
+    stamp = np.zeros(len(limit) if directed else 0, dtype=np.int32)
+    return Scratch(state, np.empty(ring, dtype=np.int32), touched, np.zeros(num_vectors), stamp)
 
 
 def compute_vectors(
@@ -84,7 +90,7 @@ def compute_vectors(
     member = assignment >= 0
     total, mass = out + member, np.maximum(into + member, TINY)
     # A hub must be able to pass mass on, or its score would not be restart · m.
-    heaviest = np.argsort(np.where(total > 0, -mass, 0.0), kind="stable")[: min(256, num_nodes // 16)]
+    heaviest = np.argsort(np.where(total > 0, -mass, 0.0), kind="stable")[: min(MOST_HUBS, num_nodes // 16)]
     hubs: NDArray[np.int32] = np.sort(heaviest[total[heaviest] > 0]).astype(np.int32)
     num_vectors = supers + clusters + len(hubs)
 
@@ -103,7 +109,7 @@ def compute_vectors(
     lists: list[Any] = [None] * num_vectors
 
     def compute(part: NDArray[np.int64]) -> None:
-        scratch = new_scratch(limit, num_vectors)
+        scratch = new_scratch(limit, num_vectors, False)
         score, node = np.empty(num_nodes), np.empty(num_nodes, dtype=np.int32)
         for q in part:
             own = slice(start_ptr[q], start_ptr[q + 1])
@@ -135,37 +141,50 @@ def compute_vectors(
 
     ptr = np.concatenate([[0], np.cumsum([len(ids) for ids, _ in lists])]).astype(np.int64)
     ids, values = (np.concatenate([entry[i] for entry in lists]) for i in (0, 1))
+    density = _per_unlisted_weight(spill, ptr, ids, mass, group)
+    row_ptr, row_vector, row_value = by_node(num_nodes, ptr, ids, values)
+    row_node = np.repeat(np.arange(num_nodes, dtype=np.int32), np.diff(row_ptr))
+    row_value -= (mass[row_node] * density[group[row_node], row_vector]).astype(np.float32)
     matrix = resolvent(steps)
     weight = np.where(np.arange(num_vectors) >= supers, volume, 0.0)
-    in_cluster = np.bincount(group, mass, clusters + 1)
-    part = np.where(group < clusters, mass / np.maximum(in_cluster[group], TINY), 0.0)
-    row_ptr, row_vector, row_value = by_node(num_nodes, ptr, ids, values)
-    component, ordinary, links = _components(graph, assignment)
     vectors = Vectors(
-        float(restart),
-        total,
-        limit,
-        connections.sizes.astype(np.float64),
-        group,
-        part.astype(np.float32),
-        vector_of,
-        modelled,
-        hubs,
-        ptr,
-        ids,
-        values,
-        np.array([entry[0] if len(entry) else 0 for _, entry in lists], dtype=np.float32),
-        row_ptr,
-        row_vector,
-        row_value,
-        spill,
-        matrix.astype(np.float32),
-        (weight[:, None] * matrix).sum(axis=0).astype(np.float32) / np.float32(weight.sum()),
-        component,
-        ordinary,
-        links,
+        restart=float(restart),
+        total=total,
+        limit=limit,
+        members=connections.sizes.astype(np.float64),
+        group=group,
+        mass=mass.astype(np.float32),
+        vector_of=vector_of,
+        volume=modelled,
+        hubs=hubs,
+        ptr=ptr,
+        ids=ids,
+        values=values,
+        largest=np.array([entry[0] if len(entry) else 0 for _, entry in lists], dtype=np.float32),
+        row_ptr=row_ptr,
+        row_vector=row_vector,
+        row_value=row_value,
+        spill=density,
+        matrix=matrix.astype(np.float32),
+        mean_row=(weight @ matrix / weight.sum()).astype(np.float32),
+        **reachability(graph, assignment, supers),
     )
     return vectors, int(visits.sum())
+
+
+def _per_unlisted_weight(
+    spill: NDArray[np.float32], ptr: Any, ids: Any, mass: NDArray[np.float64], group: NDArray[np.int32]
+) -> NDArray[np.float32]:
+    """What truncation dropped of each vector in each cluster, per weight of the nodes that its list does not hold."""
+    groups, num_vectors = spill.shape
+    cluster_weight = np.bincount(group, mass, groups)
+    vector = np.repeat(np.arange(num_vectors), np.diff(ptr))
+    listed = np.bincount(group[ids] * num_vectors + vector, mass[ids], groups * num_vectors)
+    unlisted = cluster_weight[:, None] - listed.reshape(groups, num_vectors)
+    density: NDArray[np.float32] = (spill / np.maximum(unlisted, 1e-6 * cluster_weight[:, None] + TINY)).astype(
+        np.float32
+    )
+    return density
 
 
 def _strengths(arcs: Arcs, num_nodes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -174,9 +193,10 @@ def _strengths(arcs: Arcs, num_nodes: int) -> tuple[NDArray[np.float64], NDArray
         return np.diff(arcs.indptr).astype(np.float64), np.bincount(
             arcs.indices.view(np.int32), minlength=num_nodes
         ).astype(np.float64)
-    sums = np.concatenate([[0.0], np.cumsum(arcs.weights, dtype=np.float64)])
+    shape = (num_nodes, num_nodes)
+    matrix = sp.csr_matrix((arcs.weights, arcs.indices.view(np.int32), arcs.indptr), shape=shape, copy=False)
     into: Any = np.bincount(arcs.indices.view(np.int32), arcs.weights, num_nodes)
-    return np.diff(sums[arcs.indptr]), into
+    return matrix @ np.ones(num_nodes), into
 
 
 def _starts(
@@ -220,7 +240,9 @@ def _tolerances(
     reach[:supers] = np.bincount(assignment[member], total[member], supers) / (1 - restart)
     around = np.array([total[arcs.indices[arcs.indptr[h] : arcs.indptr[h + 1]]].sum() for h in hubs])
     of_hubs = np.clip(0.5 / np.maximum(around, TINY), 5e-6, 1e-5)
-    return np.concatenate([0.1 / np.maximum(reach[: supers + clusters], TINY), of_hubs])
+    # A cluster of nodes without edges has no reach: what starts there is settled there.
+    reach = reach[: supers + clusters]
+    return np.concatenate([np.where(reach > 1e-9, 0.1 / np.maximum(reach, 1e-9), EXACT), of_hubs])
 
 
 def _list_lengths(start_sizes: NDArray[np.int64], num_nodes: int, budget: int) -> NDArray[np.int64]:
@@ -229,7 +251,7 @@ def _list_lengths(start_sizes: NDArray[np.int64], num_nodes: int, budget: int) -
     Super-node vectors cut to an equal share only cost PubMed 0.9 points of recall.
     """
     num_vectors = len(start_sizes)
-    fixed = 16 * num_vectors**2  # W, M and their working copies
+    fixed = 28 * num_vectors**2  # W, M and their working copies
     per_entry = 16  # the lists, and the same entries by node
     if fixed + per_entry * 64 * num_vectors > budget:
         raise ConfigError(
@@ -253,19 +275,3 @@ def _truncate(
         chosen = split[:keep]
     order = chosen[np.lexsort((node[chosen], -score[chosen]))]
     return node[order], score[order], rest
-
-
-def _components(graph: Graph, assignment: NDArray[np.int32]) -> tuple[Any, Any, Any]:
-    """Component of each node with and without super nodes, and the super edges out of each ordinary component."""
-    pattern = sp.csr_matrix(
-        (np.ones(graph.num_arcs, dtype=np.int8), graph.indices, graph.indptr), shape=(graph.num_nodes,) * 2
-    )
-    count, ordinary = connected_components(pattern, directed=graph.directed, connection="weak")
-    member = assignment >= 0
-    links = np.bincount(ordinary[member], minlength=count)
-    # Components and super nodes as the two sides of a small graph: whoever shares a super node is one component.
-    size = count + int(assignment.max(initial=-1)) + 1
-    sides = (ordinary[member], count + assignment[member])
-    small = sp.csr_matrix((np.ones(len(sides[0]), dtype=np.int8), sides), shape=(size, size))
-    _, merged = connected_components(small, directed=False)
-    return merged[ordinary].astype(np.int32), ordinary.astype(np.int32), links.astype(np.int32)

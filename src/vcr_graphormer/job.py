@@ -1,0 +1,137 @@
+"""A folder in which long work is done part by part: claimed by one process, resumed after any interruption."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from . import __version__
+from .errors import StoreError
+from .storage import Array, digest, open_array_file, replace_file, write_array
+
+try:
+    import fcntl
+except ImportError:  # not on Windows: there two processes must not share a folder
+    fcntl = None  # type: ignore[assignment]
+
+
+class JobFolder:
+    """The arrays of a job by name, each written whole, remembered with its checksum, and trusted only if it matches.
+
+    Use as a context: entering claims the folder for this process and refuses unfinished work of another job.
+    """
+
+    def __init__(self, path: Path, identity: Mapping[str, str]) -> None:
+        self.path, self.parts = path, path / "parts"
+        self.identity = {**identity, "package version": __version__}
+        self.checksums: dict[str, str] = {}
+        self._lock: Any = None
+
+    def __enter__(self) -> JobFolder:
+        job = self.path / "job.json"
+        if self.path.exists() and not job.is_file() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise StoreError(f"{self.path} exists and is not a token store: choose another folder")
+        if not job.is_file():
+            _write_json(job, self.identity)
+        self._claim(job)
+        try:
+            self._resume(job)
+        except StoreError:
+            self._lock.close()
+            raise
+        return self
+
+    def _resume(self, job: Path) -> None:
+        earlier = _read_json(job)
+        different = sorted(
+            name for name in {**self.identity, **earlier} if self.identity.get(name) != earlier.get(name)
+        )
+        if different:
+            raise StoreError(
+                f"{self.path} holds unfinished work of another {', '.join(different)}: finish it, delete it, or choose "
+                f"another folder"
+            )
+        for left in (*self.path.glob(".*.tmp"), *self.parts.glob(".*.tmp")):
+            left.unlink(missing_ok=True)  # of a process that was killed while writing
+        finished = self.parts / "finished.json"
+        self.checksums = _read_json(finished) if finished.is_file() else {}
+
+    def _claim(self, file: Path) -> None:
+        self._lock = file.open("rb")
+        if fcntl is not None:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                self._lock.close()
+                raise StoreError(f"another process is working in {self.path}: wait for it, or stop it") from error
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.close()
+
+    def end(self) -> None:
+        """The work is done: only its result stays."""
+        shutil.rmtree(self.parts, ignore_errors=True)
+        (self.path / "job.json").unlink(missing_ok=True)
+
+    def write(self, name: str, array: Array) -> Array:
+        """Write one array of the result."""
+        write_array(self._file(name), array)
+        return self._remember(name)
+
+    def write_blocks(self, name: str, shape: tuple[int, ...], dtype: str, blocks: Iterable[Any]) -> Array:
+        """Write one array block of rows by block of rows, so that it never lies in memory whole."""
+        with replace_file(self._file(name)) as temporary, temporary.open("wb") as file:
+            header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            rows = 0
+            for block in blocks:
+                np.ascontiguousarray(block, dtype=dtype).tofile(file)
+                rows += len(block)
+        if rows != shape[0]:
+            raise StoreError(
+                f"{self._file(name)} got {rows} rows instead of {shape[0]}: delete {self.path}, start again"
+            )
+        return self._remember(name)
+
+    def open(self, name: str) -> Array | None:
+        """A finished array of the result; None where it is not finished, or not as it was left."""
+        file = self._file(name)
+        if name not in self.checksums or not file.is_file():
+            return None
+        try:
+            array = open_array_file(file)
+        except (ValueError, OSError):
+            return None
+        return array if digest(array) == self.checksums[name] else None
+
+    def _remember(self, name: str) -> Array:
+        array = open_array_file(self._file(name))
+        self.checksums[name] = digest(array)
+        _write_json(self.parts / "finished.json", self.checksums)
+        return array
+
+    def _file(self, name: str) -> Path:
+        return self.path / f"{name}.npy"
+
+
+def _write_json(file: Path, content: Mapping[str, str]) -> None:
+    with replace_file(file) as temporary:
+        temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
+
+
+def _read_json(file: Path) -> dict[str, str]:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:  # not JSON, or not text
+        raise StoreError(f"{file} is damaged: delete {file.parent} and start again") from error
+    if not isinstance(content, dict):
+        raise StoreError(f"{file} is damaged: delete {file.parent} and start again")
+    return content
