@@ -2,7 +2,8 @@
 
 python benchmarks/growth.py     about ten minutes on two cores
 
-Generated graphs of 10 edges per node, 10 clusters, k̄ = k̂ = 5, L = 3, 32 features. Writes results/growth.json and .png.
+Generated graphs of 10 edges per node and 1,000 nodes per community; 10 clusters, k̄ = k̂ = 5, L = 3, 32 features. Writes
+results/growth.json and .png.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ STAGES = {
 
 def measure(edges: int) -> dict[str, Any]:
     """Tokenize one graph in a temporary folder and read off its stages."""
-    graph = vcr.generate(edges // 10, edges, classes=10, communities=10, homophily=0.8, seed=0)
+    graph = vcr.generate(edges // 10, edges, classes=10, communities=max(10, edges // 10_000), homophily=0.8, seed=0)
     split = vcr.Split.random(graph.labels, seed=0)
     config = vcr.TokenConfig(hops=3, clusters=10, structure_tokens=5, content_tokens=5)
     with tempfile.TemporaryDirectory() as folder:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from .connections import Connections, no_connections
 from .errors import ConfigError
 from .graph import Graph
-from .push import Arcs
-from .topk import Members, Vectors, rank_sources
+from .push import Arcs, Members
+from .topk import Vectors, rank_sources
 from .vectors import EXACT, SMALL_GRAPH, coarse_clusters, compute_vectors, make_arcs, new_scratch
 from .walks import TOLERANCE, check_restart, check_sources, check_tolerance
 

@@ -1,4 +1,4 @@
-"""The compiled loops of the push: serial, without the GIL, driven by threads. Only here and in `topk` is numba.
+"""The compiled loops of the push: serial, without the GIL, driven by threads. With `heap` and `topk` the only numba.
 
 Names: u source, v and w ordinary nodes, s super node, q vector (see `vectors`), e arc or list entry.
 """
@@ -34,6 +34,13 @@ class Scratch(NamedTuple):
     touched: Any  # int32 [2 n + 2]
     density: Any  # float64 [vectors]
     stamp: Any  # int32 [n] for directed graphs, else [0]: which source a node was last reached from
+
+
+class Members(NamedTuple):
+    """The nodes of each super node, as CSR."""
+
+    ptr: Any  # int64 [super nodes + 1]
+    node: Any  # int32
 
 
 @jit
@@ -137,6 +144,34 @@ def look_back(arcs, vector_of, volume, scratch, count, coefficient, restart):
         state[w, SCORE] += restart * gain
         coefficient[vector_of[w]] += gain
     return visits
+
+
+@jit
+def follow_arcs(u, apart, limit, arcs, assignment, members, stamp, queue, now):
+    """Stamp what a walk from u can reach along directed arcs, up to `limit` nodes; returns how many there are."""
+    stamp[u] = now
+    queue[0] = u
+    head, tail = 0, 1
+    seen = np.zeros(len(members.ptr) - 1, np.bool_)
+    while head < tail <= limit:
+        v = queue[head]
+        head += 1
+        for e in range(arcs.indptr[v], arcs.indptr[v + 1]):
+            w = arcs.indices[e]
+            if stamp[w] != now and tail <= limit:
+                stamp[w] = now
+                queue[tail] = w
+                tail += 1
+        s = assignment[v]
+        if s >= 0 and not seen[s] and not (apart and v == u):
+            seen[s] = True
+            for i in range(members.ptr[s], members.ptr[s + 1]):
+                w = members.node[i]
+                if stamp[w] != now and tail <= limit and not (apart and w == u):
+                    stamp[w] = now
+                    queue[tail] = w
+                    tail += 1
+    return tail
 
 
 @jit

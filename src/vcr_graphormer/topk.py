@@ -10,17 +10,11 @@ from typing import Any, NamedTuple
 import numba as nb
 import numpy as np
 
-from .push import LIMIT, RESIDUAL, SCORE, SETTLED, clear, close, jit, look_back, push_node, settle
+from .heap import offer, unload
+from .push import LIMIT, RESIDUAL, SCORE, SETTLED, clear, close, follow_arcs, jit, look_back, push_node, settle
 
 # Only for sums without branches, where the order of additions may follow the vector units of the processor.
 fast = nb.njit(nogil=True, cache=True, fastmath=True)
-
-
-class Members(NamedTuple):
-    """The nodes of each super node, as CSR."""
-
-    ptr: Any  # int64 [super nodes + 1]
-    node: Any  # int32
 
 
 class Vectors(NamedTuple):
@@ -50,62 +44,6 @@ class Vectors(NamedTuple):
     cut_start: Any  # int32 [n]: without its own super edge a node reaches those positions that lie within
     cut_stop: Any  # int32 [n]: cut_start … cut_stop, …
     cut_inside: Any  # bool [n]: … or those that do not
-
-
-# ---------------------------------------------------------------- the k best: a heap whose root is the worst
-
-
-@jit
-def worse(score, node, i, j):
-    """Whether entry i ranks behind entry j: by score, ties by smaller id."""
-    return score[i] < score[j] or (score[i] == score[j] and node[i] > node[j])
-
-
-@jit
-def swap(score, node, i, j):
-    """Exchange two entries."""
-    score[i], score[j] = score[j], score[i]
-    node[i], node[j] = node[j], node[i]
-
-
-@jit
-def sink(score, node, size, i):
-    """Move entry i down to its place."""
-    while True:
-        child = 2 * i + 1
-        if child >= size:
-            return
-        if child + 1 < size and worse(score, node, child + 1, child):
-            child += 1
-        if not worse(score, node, child, i):
-            return
-        swap(score, node, child, i)
-        i = child
-
-
-@jit
-def offer(score, node, size, x, v):
-    """Keep (x, v) if it is among the len(score) best so far. Returns the new size."""
-    if size < len(score):
-        i = size
-        score[i], node[i] = x, v
-        while i > 0 and worse(score, node, i, (i - 1) // 2):
-            swap(score, node, i, (i - 1) // 2)
-            i = (i - 1) // 2
-        return size + 1
-    if x > score[0] or (x == score[0] and v < node[0]):
-        score[0], node[0] = x, v
-        sink(score, node, size, 0)
-    return size
-
-
-@jit
-def unload(score, node, size, out_node, out_score):
-    """Empty the heap into a row, best first."""
-    for i in range(size - 1, -1, -1):
-        out_node[i], out_score[i] = node[0], score[0]
-        score[0], node[0] = score[i], node[i]
-        sink(score, node, i, 0)
 
 
 # ---------------------------------------------------------------- the second level
@@ -279,34 +217,6 @@ def reachable(u, v, apart, vectors):
         return True
     within = vectors.cut_start[u] <= vectors.position[v] < vectors.cut_stop[u]
     return within == vectors.cut_inside[u]
-
-
-@jit
-def follow_arcs(u, apart, limit, arcs, assignment, members, stamp, queue, now):
-    """Stamp what a walk from u can reach along directed arcs, up to `limit` nodes; returns how many there are."""
-    stamp[u] = now
-    queue[0] = u
-    head, tail = 0, 1
-    seen = np.zeros(len(members.ptr) - 1, np.bool_)
-    while head < tail <= limit:
-        v = queue[head]
-        head += 1
-        for e in range(arcs.indptr[v], arcs.indptr[v + 1]):
-            w = arcs.indices[e]
-            if stamp[w] != now and tail <= limit:
-                stamp[w] = now
-                queue[tail] = w
-                tail += 1
-        s = assignment[v]
-        if s >= 0 and not seen[s] and not (apart and v == u):
-            seen[s] = True
-            for i in range(members.ptr[s], members.ptr[s + 1]):
-                w = members.node[i]
-                if stamp[w] != now and tail <= limit and not (apart and w == u):
-                    stamp[w] = now
-                    queue[tail] = w
-                    tail += 1
-    return tail
 
 
 @jit
