@@ -20,6 +20,7 @@ from peers import value_recall
 
 import vcr_graphormer as vcr
 from vcr_graphormer import vectors
+from vcr_graphormer.walks import TOLERANCE
 
 K, SOURCES = 20, 200
 
@@ -39,7 +40,7 @@ def run(name: str, root: str) -> list[dict[str, Any]]:
     count = int(coarse.max()) + 1
     rows: list[dict[str, Any]] = []
 
-    def measure(variant: str, make: Callable[[], vcr.Ranker], tolerance: float = 0.06) -> None:
+    def measure(variant: str, make: Callable[[], vcr.Ranker], tolerance: float = TOLERANCE) -> None:
         start = time.perf_counter()
         ranker = make()
         seconds = time.perf_counter() - start
@@ -52,10 +53,10 @@ def run(name: str, root: str) -> list[dict[str, Any]]:
         return vcr.Ranker.prepare(graph, structure, coarse=clusters)
 
     prepare()  # compile
-    for tolerance in (0.06, 0.04, 0.08, 0.1, 0.2, 0.7):
+    for tolerance in (TOLERANCE, 0.05, 0.1, 0.2, 0.7):
         measure(f"tolerance {tolerance}", prepare, tolerance)
     with mock.patch.object(vectors, "MOST_HUBS", 0):
-        for tolerance in (0.06, 0.015):
+        for tolerance in (TOLERANCE, 0.015):
             measure(f"no hubs, tolerance {tolerance}", prepare, tolerance)
     for factor in (2, 4):
         clusters = vcr.structure_connections(graph, factor * count, recursive=True).assignment

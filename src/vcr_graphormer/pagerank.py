@@ -139,7 +139,7 @@ class Ranker:
             raise ConfigError(f"k is {k}: lists of that length do not fit into memory ({error})") from error
         kth = _entry_after(vectors, k)
         # The floor keeps sources whose k-th score is minute from wandering: 1e-5 at the default tolerance.
-        first, floor, slack = 1e-3, 1.6e-4 * tolerance, 1.0
+        first, floor, slack = 1e-3, 1.4e-4 * tolerance, 1.0
         back = not self.directed and tolerance <= 0.2
         if self.directed:
             tolerance = tolerance / 4  # without look back it takes a finer push to come as close
