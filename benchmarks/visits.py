@@ -22,7 +22,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 K, RESTART = 20, 0.15
-TOLERANCES = (0.9, 0.7, 0.5, 0.3, 0.2, 0.15, 0.1, 0.07, 0.05)
+TOLERANCES = (0.9, 0.7, 0.5, 0.3, 0.2, 0.15, 0.1, 0.08, 0.06, 0.04)
 EPSILONS = (1e-4, 3e-5, 1e-5, 3e-6, 1e-6)
 
 

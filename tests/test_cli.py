@@ -67,7 +67,7 @@ def test_tokenize(tmp_path: Path) -> None:
         assert part in text
     assert TokenStore.open(store).num_hops == 2
     assert "19 tokens each" in run(*arguments)  # finished: opened as it is
-    assert "belongs to another setting hops" in run("tokenize", "--out", store, code=1)
+    assert "belongs to another setting clusters, setting hops" in run("tokenize", "--out", store, code=1)
     assert "unknown key in [tokens] 'hopps'; did you mean 'hops'?" in run("tokenize", "--set", "tokens.hopps=3", code=1)
 
 

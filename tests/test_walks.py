@@ -74,7 +74,7 @@ def test_scaling_all_weights_changes_nothing() -> None:
 
 @pytest.mark.parametrize("restart", [0, 1, -0.1, 1.5, "0.15", True])
 def test_bad_restart(restart: Any) -> None:
-    with pytest.raises(ConfigError, match=r"the restart probability must lie between 0 and 1 \(the paper: 0.15\)"):
+    with pytest.raises(ConfigError, match=r"the restart probability must lie between 0.001 and 1 \(the paper: 0.15\)"):
         exact_pagerank(graphs.path(), source=0, restart=restart)
 
 
