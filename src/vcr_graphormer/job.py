@@ -13,7 +13,7 @@ import numpy as np
 
 from . import __version__
 from .errors import StoreError
-from .storage import Array, digest, open_array_file, replace_file, write_array
+from .storage import Array, differences, digest, open_array_file, replace_file, write_array
 
 try:
     import fcntl
@@ -48,10 +48,7 @@ class JobFolder:
         return self
 
     def _resume(self, job: Path) -> None:
-        earlier = _read_json(job)
-        different = sorted(
-            name for name in {**self.identity, **earlier} if self.identity.get(name) != earlier.get(name)
-        )
+        different = differences(self.identity, _read_json(job))
         if different:
             raise StoreError(
                 f"{self.path} holds unfinished work of another {', '.join(different)}: finish it, delete it, or choose "

@@ -171,7 +171,7 @@ class Ranker:
                 ids[rows], scores[rows] = block_ids, block_scores
             return visits
 
-        # Neighbours in one cluster touch the same memory: in that order it takes a sixth less time.
+        # Sources of one cluster touch the same memory.
         count = default_threads(threads)
         blocks = np.array_split(np.argsort(vectors.group[nodes], kind="stable"), 16 * count)
         with ThreadPoolExecutor(count) as pool:

@@ -13,7 +13,7 @@ import numpy as np
 jit = nb.njit(nogil=True, cache=True)
 
 # Columns of the scratch table; the four numbers of a node share a cache line. Indices in inner loops are unsigned:
-# numba then leaves out its test for negative ones, a seventh of all time.
+# numba then leaves out its test for negative ones.
 RESIDUAL, SETTLED, LIMIT, SCORE = (np.uint64(column) for column in range(4))
 SMALLEST = 1.2e-38  # a node that was pushed must never look untouched, even where float32 underflows
 

@@ -45,6 +45,11 @@ def digest(*arrays: Array | None) -> str:
     return state.hexdigest()
 
 
+def differences(first: Mapping[str, str], second: Mapping[str, str]) -> list[str]:
+    """Names under which two identities differ, or that only one of them has."""
+    return sorted(name for name in {**first, **second} if first.get(name) != second.get(name))
+
+
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write; rename it to `path` when the block ends well, remove it when it does not."""

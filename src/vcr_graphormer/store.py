@@ -15,7 +15,7 @@ from .arrays import Array, Features, check_seed
 from .errors import ConfigError, GraphError, StoreError, unknown_name
 from .graph import Graph
 from .hops import check_hops
-from .storage import MANIFEST, open_folder, verify_folder
+from .storage import MANIFEST, differences, open_folder, verify_folder
 from .summary import format_bytes
 from .walks import TOLERANCE, check_restart, check_tolerance
 
@@ -100,11 +100,6 @@ class TokenConfig:
         if train is None:
             raise GraphError("tokens.content is 'labels': pass the training nodes")
         return "labels"
-
-
-def differences(first: Mapping[str, str], second: Mapping[str, str]) -> list[str]:
-    """Names under which two identities differ, or that only one of them has."""
-    return sorted(name for name in {**first, **second} if first.get(name) != second.get(name))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -38,7 +38,7 @@ from .walks import super_edge_weight
 # Graphs this small are pushed to the end, so that their rankings are exact to float32.
 SMALL_GRAPH = 5_000
 EXACT = 1e-9
-# Computer needs 4,700 visits for recall 0.993 with hubs and five times as many without (benchmarks/ablation.py).
+# Without hubs Computer needs eight times the visits for recall 0.99 (results/ranking_ablation.json).
 MOST_HUBS = 256
 TINY = 1e-30
 
@@ -230,7 +230,7 @@ def _tolerances(
 ) -> NDArray[np.float64]:
     """How far each vector is pushed: a tenth of its start's mean residual per weight, so it costs its start's volume.
 
-    Hubs spread thin at once; 5e-6 to 1e-5 was needed on Squirrel (1e-4: recall 0.985 instead of 0.994).
+    Hubs spread thin at once and need a finer push: with twice these bounds Squirrel falls to the bar of 0.99.
     """
     num_vectors = supers + clusters + len(hubs)
     if len(arcs.indices) <= SMALL_GRAPH:
@@ -248,7 +248,7 @@ def _tolerances(
 def _list_lengths(start_sizes: NDArray[np.int64], num_nodes: int, budget: int) -> NDArray[np.int64]:
     """Entries kept of each vector: twice its start and an equal share of 3 n, or less where the budget is smaller.
 
-    Super-node vectors cut to an equal share only cost PubMed 0.9 points of recall.
+    Super nodes have the longest starts: an equal share alone would cut off their own members.
     """
     num_vectors = len(start_sizes)
     fixed = 28 * num_vectors**2  # W, M and their working copies
