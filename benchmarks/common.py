@@ -7,12 +7,14 @@ import os
 import platform
 import shlex
 import sys
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+
+from vcr_graphormer import __version__
 
 
 def print_table(rows: list[dict[str, Any]]) -> None:
@@ -30,12 +32,20 @@ def _text(value: Any) -> str:
     return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
 
 
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
 def write_result(file: Path, content: dict[str, Any]) -> None:
     """Write content with all that is needed to run it again."""
     about = {
         "command": shlex.join(["python", *sys.argv]),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}",
-        "versions": {name: version(name) for name in ("vcr-graphormer", "numpy", "scipy", "numba", "torch-geometric")},
+        "versions": {name: _version(name) for name in ("numpy", "scipy", "numba", "torch", "torch-geometric")}
+        | {"vcr-graphormer": __version__},
         "python": platform.python_version(),
     }
     file.parent.mkdir(parents=True, exist_ok=True)

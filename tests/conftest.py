@@ -1,6 +1,10 @@
 """Where the real datasets are: `VCR_DATA`, set by `.ci/run`. Without it their tests skip, and one line says so."""
 
 import os
+
+# One thread each: the suite runs as two processes on two cores, and threads that wait for each other spin.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from pathlib import Path
 
 import pytest

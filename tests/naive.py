@@ -1,6 +1,8 @@
 """Slow, obvious twins of every fast path."""
 
+import math
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -122,3 +124,98 @@ def value_recall(ids: np.ndarray, exact: np.ndarray, sources: np.ndarray, k: int
             found = [node for node in row if node >= 0]
             shares.append(sum(scores[node] >= 0.99 * best[-1] for node in found) / len(best))
     return float(np.mean(shares))
+
+
+def transformer(model: Any, inputs: Any, node: int) -> Any:
+    """The paper's equations for one node, token by token, padding left out instead of masked; float64.
+
+    T_u = [X(u) ‖ 1, (P^l X)(u) ‖ (L-l+1)/Σl, X(i) ‖ r(i), …], then Z' = MHA(LN(Z)) + Z, Z = FFN(LN(Z')) + Z', then
+    the readout and a head of two layers.
+    """
+    state = {name: tensor.double().numpy() for name, tensor in model.state_dict().items()}
+    features = inputs.features.double().numpy()
+    hops = len(inputs.hops)
+    tokens, kinds = [np.append(features[node], 1.0)], [0]
+    for hop in range(1, hops + 1):
+        share = (hops - hop + 1) / sum(range(1, hops + 1))
+        tokens.append(np.append(inputs.hops[hop - 1][node].double().numpy(), share))
+        kinds.append(hop)
+    for place, (other, score) in enumerate(zip(inputs.ids[0][node], inputs.scores[0][node], strict=True)):
+        if other >= 0:
+            tokens.append(np.append(features[other], float(score)))
+            kinds.append(hops + 1 if place < inputs.structure_tokens else hops + 2)
+    weight = np.vstack([state["feature_weights.0"], state["score_weight"]])
+    current = [token @ weight + state["bias"] for token in tokens]
+    if "kinds" in state:
+        current = [vector + state["kinds"][kind] for vector, kind in zip(current, kinds, strict=True)]
+    for number in range(len(model.layers)):
+        own = {name.removeprefix(f"layers.{number}."): value for name, value in state.items()}
+        current = _encoder_layer(current, own, model.config.heads)
+    current = [_layer_norm(vector, state, "norm") for vector in current]
+    readout = model.config.readout
+    if readout == "attention":
+        scores = [float(vector @ state["readout_weight.weight"][0]) for vector in current[1:]]
+        others = [math.exp(score) for score in scores]
+        vector = current[0] + sum(share / sum(others) * other for share, other in zip(others, current[1:], strict=True))
+    else:
+        vector = {"sum": sum(current), "mean": sum(current) / len(current), "target": current[0]}[readout]
+    inner = _linear(vector, state, "head.0")
+    return _linear(np.array([_gelu(value) for value in inner]), state, "head.2")
+
+
+def _encoder_layer(tokens: list[np.ndarray], state: dict[str, np.ndarray], heads: int) -> list[np.ndarray]:
+    normed = [_layer_norm(token, state, "first_norm") for token in tokens]
+    triples = [np.split(_linear(token, state, "query_key_value"), 3) for token in normed]
+    size = len(tokens[0]) // heads
+    result = []
+    for place, token in enumerate(tokens):
+        mixed = []
+        for head in range(heads):
+            part = slice(head * size, (head + 1) * size)
+            scores = [math.exp(triples[place][0][part] @ key[part] / math.sqrt(size)) for _, key, _ in triples]
+            values = [score / sum(scores) * value[part] for score, (_, _, value) in zip(scores, triples, strict=True)]
+            mixed.append(sum(values))
+        middle = token + _linear(np.concatenate(mixed), state, "mix")
+        inner = _linear(_layer_norm(middle, state, "second_norm"), state, "feedforward.0")
+        result.append(middle + _linear(np.array([_gelu(value) for value in inner]), state, "feedforward.3"))
+    return result
+
+
+def _linear(vector: np.ndarray, state: dict[str, np.ndarray], name: str) -> Any:
+    return state[f"{name}.weight"] @ vector + state[f"{name}.bias"]
+
+
+def _layer_norm(vector: np.ndarray, state: dict[str, np.ndarray], name: str) -> Any:
+    scaled = (vector - vector.mean()) / math.sqrt(vector.var() + 1e-5)
+    return scaled * state[f"{name}.weight"] + state[f"{name}.bias"]
+
+
+def _gelu(value: float) -> float:
+    return 0.5 * value * (1 + math.erf(value / math.sqrt(2)))
+
+
+def step_matrix(graph: Graph, self_loops: bool) -> np.ndarray:
+    """P entry by entry: a(u, v) over the roots of u's out-degree and v's in-degree; float64."""
+    n = graph.num_nodes
+    entries = {(u, u): 1.0 for u in range(n)} if self_loops else {}
+    for place, arc in enumerate(arcs(graph)):
+        entries[arc] = 1.0 if graph.weights is None else float(graph.weights[place])
+    out, into = [0.0] * n, [0.0] * n
+    for (u, v), weight in entries.items():
+        out[u] += weight
+        into[v] += weight
+    step = np.zeros((n, n))
+    for (u, v), weight in entries.items():
+        step[u, v] = weight / math.sqrt(out[u] * into[v])
+    return step
+
+
+def label_hops(graph: Graph, known: np.ndarray, count: int, self_loops: bool) -> list[np.ndarray]:
+    """For each node the sum over all others w of P^l(u, w) Y(w), in float64: the own label is never looked at."""
+    step = step_matrix(graph, self_loops)
+    power, result = np.eye(graph.num_nodes), []
+    for _ in range(count):
+        power = power @ step
+        rows = [sum(power[u, w] * known[w] for w in range(len(known)) if w != u) for u in range(len(known))]
+        result.append(np.array([row + np.zeros(known.shape[1]) for row in rows]))
+    return result

@@ -11,9 +11,10 @@ import typer
 
 from . import __version__
 from .errors import StoreError, VCRError
+from .options import ConfigFile, DataRoot, DatasetName, Settings, Threads, read_config, say_error
+from .run_commands import embed, evaluate, predict, show_progress, train
 
 if TYPE_CHECKING:
-    from .config import Config
     from .graph import Graph
     from .split import Split
 
@@ -25,18 +26,6 @@ app = typer.Typer(
     epilog="Start with: vcr-graphormer demo",
 )
 
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file with the sections of a run.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="SECTION.KEY=VALUE", help="Override one value; repeatable. See: vcr-graphormer settings"
-    ),
-]
-DataRoot = Annotated[
-    str | None,
-    typer.Option("--data", metavar="ROOT", help="Folder of the published datasets' raw files (default: data)."),
-]
-
 
 def main() -> None:
     """Run the command; errors we raise on purpose become one line, not a traceback."""
@@ -44,16 +33,11 @@ def main() -> None:
     try:
         app(prog_name="vcr-graphormer")
     except VCRError as error:
-        _say_error(str(error))
+        say_error(str(error))
         sys.exit(1)
     except KeyboardInterrupt:
-        _say_error("stopped")
+        say_error("stopped")
         sys.exit(130)
-
-
-def _say_error(text: str) -> None:
-    typer.secho("error: ", fg="red", bold=True, nl=False, err=True)
-    typer.echo(text, err=True)
 
 
 def _show_warning(
@@ -83,15 +67,6 @@ def _options(
     pass
 
 
-def _read_config(file: Path | None, settings: list[str] | None, **given: str | None) -> Config:
-    """The TOML file, then the command's own options, then `--set`, later ones winning."""
-    from .config import load_config
-
-    return load_config(
-        file, settings or [], {"data": {key: value for key, value in given.items() if value is not None}}
-    )
-
-
 @app.command()
 def datasets(
     name: Annotated[str | None, typer.Argument(help="A known name or a path: show this graph in detail.")] = None,
@@ -103,7 +78,7 @@ def datasets(
     ] = None,
 ) -> None:
     """List the known datasets and what is present, or describe one of them (or your own data)."""
-    chosen = _read_config(config, override, dataset=name, root=data).data
+    chosen = read_config(config, override, dataset=name, root=data).data
     if name is None and config is None and save is None and not override:
         _list_datasets(Path(chosen.root))
         return
@@ -160,28 +135,26 @@ def _describe(graph: Graph, split: Split | None) -> None:
 
 @app.command()
 def tokenize(
-    dataset: Annotated[
-        str | None, typer.Option(help="A known name, or the path of your own data (default: digits).")
-    ] = None,
+    dataset: DatasetName = None,
     data: DataRoot = None,
     out: Annotated[Path, typer.Option(help="Folder of the token store.")] = Path("tokens"),
     config: ConfigFile = None,
     override: Settings = None,
-    threads: Annotated[int | None, typer.Option(help="Default: all cores.")] = None,
+    threads: Threads = None,
 ) -> None:
     """Compute every node's token list once and store it; interrupted, it resumes where it was."""
     from .console import StageProgress, print_stages
     from .datasets import load_data
     from .tokens import tokenize as make_tokens
 
-    chosen = _read_config(config, override, dataset=dataset, root=data)
+    chosen = read_config(config, override, dataset=dataset, root=data)
     graph, split = load_data(chosen.data)
     typer.echo(repr(graph))
     try:
         with StageProgress() as progress:
             store = make_tokens(graph, None if split is None else split.train, chosen.tokens, out, threads, progress)
     except KeyboardInterrupt:
-        _say_error(f"stopped; the same command resumes what is finished in {out}")
+        say_error(f"stopped; the same command resumes what is finished in {out}")
         raise typer.Exit(130) from None
     print_stages(store.path / "stages.json")
     typer.echo(repr(store))
@@ -210,38 +183,41 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for what the demo makes.")] = Path("runs/demo"),
 ) -> None:
     """Show the whole path on embedded real data (handwritten digits), without any download."""
-    import shutil
-
     import numpy as np
 
-    from .console import StageProgress, print_stages
-    from .datasets import DataConfig, load_data
-    from .graph import Graph
-    from .tokens import tokenize as make_tokens
+    from .console import print_history, print_stages
+    from .datasets import load_data
+    from .launch import train as train_run
 
-    if (out / "demo").is_file():
-        shutil.rmtree(out / "tokens", ignore_errors=True)  # of an earlier demo, by its mark
     typer.echo("1. load scikit-learn's handwritten digits as a graph of nearest neighbours, and split it")
-    graph, split = load_data(DataConfig())
+    config = read_config(None, ["training.epochs=60", "training.patience=20"])  # this is an easy one
+    graph, split = load_data(config.data)
+    assert split is not None
     _describe(graph, split)
-    folder = graph.save(out / "graph", overwrite=True)
-    typer.echo(f"2. save it as a folder of memory-mapped arrays: {folder}")
-    Graph.verify(folder)
-    typer.echo(f"   read again, every checksum right: {Graph.open(folder)}")
     typer.echo(
-        "3. turn every image into a list of 20 tokens: itself, 3 hops, 8 structure- and 8 content-aware neighbours"
+        "2. turn every image into a list of 20 tokens: itself, 3 hops, 8 structure- and 8 content-aware neighbours,\n"
+        "   and train a transformer on the lists of the training images"
     )
-    with StageProgress() as progress:
-        store = make_tokens(graph, split.train if split else None, out=out / "tokens", progress=progress)
-    print_stages(store.path / "stages.json")
-    store.verify()
+    own_run = (out / "demo").is_file()  # made by an earlier demo: may be replaced; other runs are not
+    with show_progress(config.training.epochs) as (progress, on_epoch):
+        run = train_run(graph, split, config, out, force=own_run, progress=progress, on_epoch=on_epoch)
     (out / "demo").touch()
-    typer.echo(f"   {store}")
-    node = 0
+    print_stages(run.tokens_folder / "stages.json")
+    run.store.verify()
     own = np.asarray(graph.labels)
     for kind in ("structure", "content"):
-        shown = ", ".join(f"{i} (a {own[i]})" for i in store.ids(kind)[node][:5])
-        typer.echo(f"   image {node} (a {own[node]}), {kind} tokens: {shown}, …")
-    typer.echo("next: vcr-graphormer datasets            what else can be loaded")
-    typer.echo("      vcr-graphormer datasets PATH       your own edges, features and labels")
-    typer.echo("      vcr-graphormer tokenize --dataset PATH --out tokens")
+        shown = ", ".join(f"{i} (a {own[i]})" for i in run.store.ids(kind)[0][:5])
+        typer.echo(f"   image 0 (a {own[0]}), {kind} tokens: {shown}, …")
+    typer.echo("3. read the result, with images the model has never seen")
+    print_history(run)
+    wrong = split.test[run.predict(split.test).labels != own[split.test]]
+    typer.echo(f"   {len(wrong)} of {len(split.test)} test images wrong, the first: {', '.join(map(str, wrong[:5]))}")
+    typer.echo(f"test accuracy {run.metrics['test']:.4f}; the run lies in {run.path}")
+    typer.echo(f"next: vcr-graphormer evaluate {run.path}")
+    typer.echo(f"      vcr-graphormer predict {run.path} --nodes 0,1,2")
+    typer.echo("      vcr-graphormer datasets                  what else can be loaded")
+    typer.echo("      vcr-graphormer train --dataset PATH      your own edges, features and labels")
+
+
+for command in (train, evaluate, predict, embed):
+    app.command()(command)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from .datasets import DataConfig
 from .errors import ConfigError, StoreError, unknown_name
+from .settings import ModelConfig, TrainConfig
 from .store import TokenConfig
 
 Section = TypeVar("Section")
@@ -22,6 +23,8 @@ class Config:
 
     data: DataConfig = field(default_factory=DataConfig)
     tokens: TokenConfig = field(default_factory=TokenConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainConfig = field(default_factory=TrainConfig)
 
 
 def load_config(

@@ -6,12 +6,17 @@ import json
 import sys
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from .summary import format_bytes
+
+if TYPE_CHECKING:
+    from .predictions import Predictions
+    from .run import Run
 
 
 class StageProgress:
@@ -54,3 +59,86 @@ def print_stages(file: Path) -> None:
         visits = f"{int(row['visits']):,}" if row["visits"] else ""
         table.add_row(stage, f"{row['seconds']:.2f}", visits, format_bytes(row["peak_bytes"]))
     Console().print(table)
+
+
+class EpochProgress:
+    """An `on_epoch(row)` callback: a bar with loss and validation metric on a terminal, a line now and then elsewhere.
+
+    It draws among the bars of `stages`, since a terminal has room for one live display only.
+    """
+
+    def __init__(self, epochs: int, stages: StageProgress) -> None:
+        self.epochs, self.stages = epochs, stages
+        self.task: TaskID | None = None
+
+    def __enter__(self) -> EpochProgress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.task = None
+
+    def __call__(self, row: dict[str, float]) -> None:
+        """Show a finished epoch."""
+        epoch = int(row["epoch"])
+        text = f"loss {row['loss']:.4f}  val {row['val']:.4f} (best at {int(row['best_epoch'])})"
+        if self.stages.on_terminal:
+            if self.task is None or epoch == 1:
+                self.task = self.stages.bars.add_task("training", total=self.epochs)
+            self.stages.bars.update(self.task, completed=epoch, description=f"training  {text}")
+        elif epoch == 1 or epoch % max(1, self.epochs // 10) == 0:
+            sys.stderr.write(f"epoch {epoch}: {text}\n")
+            sys.stderr.flush()
+
+
+def print_history(run: Run) -> None:
+    """The closing table of a run."""
+    metrics = run.metrics
+    table = Table(
+        title=f"{metrics['dataset']}: {metrics['metric']}, best epoch {metrics['best_epoch']} of {metrics['epochs']}"
+    )
+    for title in ("", "train", "val", "test"):
+        table.add_column(title, justify="right" if title else "left")
+    for name in metrics["scores"]["test"]:
+        table.add_row(name, *(f"{metrics['scores'][part][name]:.4f}" for part in ("train", "val", "test")))
+    Console().print(table)
+    spent = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in metrics["timings"].items())
+    text = f"{metrics['parameters']:,} parameters on {metrics['device']}; {spent}"
+    Console(width=None if sys.stdout.isatty() else 120).print(text, highlight=False)
+
+
+def print_scores(scores: dict[str, dict[str, float]]) -> None:
+    """Metrics by part."""
+    table = Table("metric", *scores)
+    for name in next(iter(scores.values())):
+        table.add_row(name, *(f"{scores[part][name]:.4f}" for part in scores))
+    Console().print(table)
+
+
+def print_summary(summary: dict[str, Any]) -> None:
+    """Mean and deviation over seeds."""
+    table = Table("part", "mean", "std", "seeds", title=f"{summary['dataset']}: {summary['metric']}")
+    for part in ("train", "val", "test"):
+        row = summary[part]
+        table.add_row(part, f"{row['mean']:.4f}", f"{row['std']:.4f}", str(len(row["values"])))
+    Console().print(table)
+
+
+def print_predictions(found: Predictions, rows: int = 20) -> None:
+    """The first predictions as a table: the decision and the three largest probabilities."""
+    table = Table("node", "prediction", "probabilities" if found.task != "regression" else "")
+    classes = found.class_names or tuple(str(number) for number in range(found.probabilities.shape[1]))
+    for row in range(min(rows, len(found))):
+        name = str(found.nodes[row] if found.names is None else found.names[row])
+        chances = found.probabilities[row]
+        if found.task == "regression":
+            table.add_row(name, ", ".join(f"{value:.5g}" for value in chances))
+            continue
+        best = chances.argsort()[::-1][:3]
+        decided = [int(found.labels[row])] if found.task == "classification" else found.labels[row].nonzero()[0]
+        shown = ", ".join(classes[label] for label in decided) or "none"
+        table.add_row(name, shown, ", ".join(f"{classes[label]} {chances[label]:.3f}" for label in best))
+    Console().print(table)
+    if len(found) > rows:
+        Console().print(f"… and {len(found) - rows:,} more: write them all with --out FILE.csv or FILE.npz")

@@ -22,6 +22,10 @@ class StoreError(VCRError, OSError):
     """A file or folder is missing, damaged, of another format or not ours to overwrite."""
 
 
+class TrainingError(VCRError, ArithmeticError):
+    """Training went astray: the loss is no longer a number."""
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> ConfigError:
     """The refusal of an unknown name, with the nearest known one.
 

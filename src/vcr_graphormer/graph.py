@@ -171,6 +171,7 @@ class Graph:
         )
         graph._check_lengths(path)
         graph.__dict__["fingerprints"] = meta["fingerprints"]
+        graph.__dict__["folder"] = Path(path).resolve()
         return graph
 
     def _check_lengths(self, path: str | Path) -> None:
@@ -295,6 +296,11 @@ class Graph:
     def degrees(self) -> NDArray[np.int64]:
         """Number of neighbours of each node (out-neighbours if directed)."""
         return np.diff(self.indptr)
+
+    @cached_property
+    def folder(self) -> Path | None:
+        """The saved folder this graph was opened from, so that others can open it too; None if it was not."""
+        return None
 
     @cached_property
     def fingerprints(self) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,12 +12,17 @@ import numpy as np
 
 from . import __version__
 from .errors import StoreError
-from .storage import Array, differences, digest, open_array_file, replace_file, write_array
-
-try:
-    import fcntl
-except ImportError:  # not on Windows: there two processes must not share a folder
-    fcntl = None  # type: ignore[assignment]
+from .storage import (
+    Array,
+    claim,
+    differences,
+    digest,
+    open_array_file,
+    read_json,
+    replace_file,
+    write_array,
+    write_json,
+)
 
 
 class JobFolder:
@@ -38,8 +42,8 @@ class JobFolder:
         if self.path.exists() and not job.is_file() and (not self.path.is_dir() or any(self.path.iterdir())):
             raise StoreError(f"{self.path} exists and is not a token store: choose another folder")
         if not job.is_file():
-            _write_json(job, self.identity)
-        self._claim(job)
+            write_json(job, self.identity)
+        self._lock = claim(job)
         try:
             self._resume(job)
         except StoreError:
@@ -48,7 +52,7 @@ class JobFolder:
         return self
 
     def _resume(self, job: Path) -> None:
-        different = differences(self.identity, _read_json(job))
+        different = differences(self.identity, read_json(job))
         if different:
             raise StoreError(
                 f"{self.path} holds unfinished work of another {', '.join(different)}: finish it, delete it, or choose "
@@ -57,16 +61,7 @@ class JobFolder:
         for left in (*self.path.glob(".*.tmp"), *self.parts.glob(".*.tmp")):
             left.unlink(missing_ok=True)  # of a process that was killed while writing
         finished = self.parts / "finished.json"
-        self.checksums = _read_json(finished) if finished.is_file() else {}
-
-    def _claim(self, file: Path) -> None:
-        self._lock = file.open("rb")
-        if fcntl is not None:
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                self._lock.close()
-                raise StoreError(f"another process is working in {self.path}: wait for it, or stop it") from error
+        self.checksums = read_json(finished) if finished.is_file() else {}
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -112,23 +107,8 @@ class JobFolder:
     def _remember(self, name: str) -> Array:
         array = open_array_file(self._file(name))
         self.checksums[name] = digest(array)
-        _write_json(self.parts / "finished.json", self.checksums)
+        write_json(self.parts / "finished.json", self.checksums)
         return array
 
     def _file(self, name: str) -> Path:
         return self.path / f"{name}.npy"
-
-
-def _write_json(file: Path, content: Mapping[str, str]) -> None:
-    with replace_file(file) as temporary:
-        temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
-
-
-def _read_json(file: Path) -> dict[str, str]:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:  # not JSON, or not text
-        raise StoreError(f"{file} is damaged: delete {file.parent} and start again") from error
-    if not isinstance(content, dict):
-        raise StoreError(f"{file} is damaged: delete {file.parent} and start again")
-    return content

@@ -10,12 +10,17 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .errors import StoreError
+
+try:
+    import fcntl
+except ImportError:  # not on Windows: there two processes must not share a folder
+    fcntl = None  # type: ignore[assignment]
 
 MANIFEST = "manifest.json"
 Array = NDArray[Any]
@@ -50,6 +55,18 @@ def differences(first: Mapping[str, str], second: Mapping[str, str]) -> list[str
     return sorted(name for name in {**first, **second} if first.get(name) != second.get(name))
 
 
+def claim(file: Path) -> BinaryIO:
+    """Claim the folder of this file for the process until the returned handle is closed; refused if it is taken."""
+    handle = file.open("rb")
+    if fcntl is not None:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            handle.close()
+            raise StoreError(f"another process is working in {file.parent}: wait for it, or stop it") from error
+    return handle
+
+
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write; rename it to `path` when the block ends well, remove it when it does not."""
@@ -65,6 +82,25 @@ def replace_file(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def write_json(file: Path, content: Mapping[str, Any]) -> None:
+    """Write a table as JSON; the file is replaced whole."""
+    with replace_file(file) as temporary:
+        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """Read a table from JSON."""
+    if not file.is_file():
+        raise StoreError(f"{file} is missing")
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:  # not JSON, or not text
+        raise StoreError(f"{file} is damaged: delete {file.parent} and start again") from error
+    if not isinstance(content, dict):
+        raise StoreError(f"{file} is damaged: delete {file.parent} and start again")
+    return content
 
 
 def _cannot_write(path: Path, error: OSError) -> StoreError:

@@ -1,0 +1,57 @@
+"""The state of training in one safetensors file, so that it is there whole or not at all. No pickle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from .errors import StoreError
+from .storage import replace_file
+
+
+def save_tensors(file: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+    """Write tensors and a JSON description; the file appears whole or not at all."""
+    plain = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+    with replace_file(file) as temporary:
+        save_file(plain, temporary, metadata={"about": json.dumps(about)})
+
+
+def load_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what `save_tensors` wrote, onto the CPU, whatever device it came from."""
+    if not file.is_file():
+        raise StoreError(f"{file} is missing")
+    try:
+        with safe_open(file, framework="pt", device="cpu") as content:
+            about = json.loads((content.metadata() or {}).get("about", "{}"))
+            return {name: content.get_tensor(name) for name in content.keys()}, about  # noqa: SIM118
+    except (SafetensorError, ValueError) as error:
+        raise StoreError(f"{file} is damaged: {error}") from error
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer, names: list[str]) -> dict[str, Tensor]:
+    """The optimizer's moments by parameter name; `names` in the order of its only group."""
+    return {
+        f"{name}/{key}": value
+        for name, parameter in zip(names, optimizer.param_groups[0]["params"], strict=True)
+        for key, value in optimizer.state.get(parameter, {}).items()
+    }
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, names: list[str], tensors: Mapping[str, Tensor]) -> None:
+    """Put back what `optimizer_tensors` took."""
+    for name, parameter in zip(names, optimizer.param_groups[0]["params"], strict=True):
+        state = {key.rpartition("/")[2]: value for key, value in tensors.items() if key.rpartition("/")[0] == name}
+        if state:
+            optimizer.state[parameter] = {key: value.to(parameter.device) for key, value in state.items()}
+
+
+def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Those whose names start with a prefix, without it."""
+    return {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}

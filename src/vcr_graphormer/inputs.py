@@ -1,0 +1,177 @@
+"""Graph and token store → `Inputs`: the border from NumPy to torch, and where the tensors live."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+import torch.nn.functional as F  # noqa: N812
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .batches import Inputs
+from .errors import ConfigError, GraphError, StoreError
+from .graph import Graph
+from .labels import label_hops, label_matrix
+from .matrices import Matrix, SparseRows
+from .settings import ModelConfig
+from .store import KINDS, TokenStore
+
+# A GPU's fast matrix products want rows of a multiple of 16 bytes: with 6,805 columns they are four times slower than
+# with 6,808.
+_ALIGNED = 8
+_SHARE = 0.5  # of the free memory that inputs may take; the rest is for activations
+
+
+def find_device(name: str = "auto") -> torch.device:
+    """The device of that name, if this machine has it; `auto` is the first GPU, or else the CPU.
+
+    >>> find_device("cpu")
+    device(type='cpu')
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError) as error:
+        raise ConfigError(f"device is {name!r}; it must be auto, cpu, cuda or cuda:N") from error
+    if device.type not in ("cpu", "cuda") or (device.type == "cpu" and device.index):
+        raise ConfigError(f"device is {name!r}; it must be auto, cpu, cuda or cuda:N")
+    if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
+        found = f"{torch.cuda.device_count()} GPUs" if torch.cuda.is_available() else "no GPU that torch can use"
+        raise ConfigError(f"device is {name!r} but this machine has {found}: use --device cpu or auto")
+    return device
+
+
+def make_inputs(
+    graph: Graph,
+    store: TokenStore,
+    model: ModelConfig,
+    train: NDArray[np.int64],
+    device: torch.device,
+    dtype: torch.dtype = torch.float32,
+    streamed: bool | None = None,
+) -> Inputs:
+    """Turn features, hops, token lists and, where the model asks for them, training labels into tensors.
+
+    On a GPU everything lies on the device, dense, where that fits; sparse where only that fits; otherwise batches are
+    streamed from the memory-mapped files. On a CPU the files are mapped, not copied, and read ahead where they are
+    larger than the free memory.
+
+    Parameters
+    ----------
+    train
+        Training nodes: only their labels are ever used.
+    dtype
+        Of features on a GPU.
+    streamed
+        Decide instead of measuring.
+    """
+    if graph.features is None:
+        raise GraphError("the graph has no features: use graph.with_features('degree') or 'identity'")
+    if store.num_nodes != graph.num_nodes or store.config["num_features"] != graph.num_features:
+        raise StoreError(
+            f"{store.path} has {store.num_nodes} nodes with {store.config['num_features']} features, the graph "
+            f"{graph.num_nodes} with {graph.num_features}: these are tokens of another graph"
+        )
+    model.check(store.num_hops)
+    matrices = [graph.features, *(store.hop(number) for number in range(1, store.num_hops + 1))]
+    dense, fits = _residence(matrices, device, dtype)
+    streamed = not fits if streamed is None else streamed
+    on_device = device.type != "cpu" and not streamed
+    home = device if on_device else torch.device("cpu")
+    features, *hops = (_matrix(matrix, home, dtype if on_device else None, dense and on_device) for matrix in matrices)
+    known = label_matrix(graph, train) if model.label_embedding or model.label_hops else None
+    around = None
+    if known is not None and model.label_hops:
+        parts = label_hops(graph, known, model.label_hops, bool(store.config["self_loops"]))
+        around = torch.from_numpy(np.stack(parts, axis=1)).to(home)
+    super_rows, own = _super_nodes(graph, store, train, home)
+    ids = [_tensor(store.ids(kind), home) for kind in KINDS]
+    if super_rows is not None:
+        means = store.super_features("structure")
+        shift = 0 if means is None else len(means)
+        ids[1] = torch.where(ids[1] >= graph.num_nodes, ids[1] + shift, ids[1])
+    return Inputs(
+        features,
+        tuple(hops),
+        _joined(ids, streamed),
+        _joined([_tensor(store.scores(kind), home) for kind in KINDS], streamed),
+        int(store.ids("structure").shape[1]),
+        device,
+        streamed,
+        model.rich_tokens,
+        super_rows,
+        own,
+        around,
+        torch.from_numpy(known).to(home) if known is not None and model.label_embedding else None,
+    )
+
+
+def _joined(parts: list[Tensor], streamed: bool) -> tuple[Tensor, ...]:
+    """One tensor, which is quicker to read from; as they are where joining would copy a memory map."""
+    return tuple(parts) if streamed else (torch.cat(parts, 1),)
+
+
+def _residence(matrices: list[Any], device: torch.device, dtype: torch.dtype) -> tuple[bool, bool]:
+    """Whether the matrices fit on the device as dense ones, and whether they fit at all."""
+    free = _SHARE * (torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else _free_memory())
+    dense = sum(matrix.shape[0] * matrix.shape[1] * dtype.itemsize for matrix in matrices)
+    stored = sum(m.data.nbytes + m.indices.nbytes if sp.issparse(m) else m.nbytes for m in matrices)
+    return dense <= free, min(dense, stored) <= free
+
+
+def _free_memory() -> int:
+    """Bytes of main memory that can be had without swapping."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:  # noqa: PTH123
+            return next(int(line.split()[1]) for line in file if line.startswith("MemAvailable")) * 1024
+    except (OSError, StopIteration):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def _matrix(matrix: Any, home: torch.device, dtype: torch.dtype | None, dense: bool) -> Matrix:
+    """A tensor or sparse rows; `dense` ones for a GPU are padded with zero columns to an aligned width."""
+    width = matrix.shape[1]
+    extra = -width % _ALIGNED if dense else 0
+    if not sp.issparse(matrix):
+        whole = _tensor(matrix, home, dtype or torch.float32)
+        return F.pad(whole, (0, extra)) if extra else whole
+    small = max(matrix.nnz, width) < 2**31
+    kind = torch.int32 if small else torch.int64
+    indptr, indices = (_tensor(part, home, kind) for part in (matrix.indptr, matrix.indices))
+    values = _tensor(matrix.data, home, dtype or torch.float32)
+    if not dense:
+        return SparseRows(indptr, indices, values, width)
+    full = torch.zeros(matrix.shape[0], width + extra, dtype=values.dtype, device=home)
+    owners = torch.repeat_interleave(torch.arange(matrix.shape[0], device=home), indptr.diff().long())
+    full[owners, indices.long()] = values
+    return full
+
+
+def _tensor(array: Any, home: torch.device, dtype: torch.dtype | None = None) -> Tensor:
+    """A tensor that shares the array's memory where it can; memory maps are never written to."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(np.asarray(array)).to(home, dtype)
+
+
+def _super_nodes(
+    graph: Graph, store: TokenStore, train: NDArray[np.int64], home: torch.device
+) -> tuple[Tensor | None, tuple[Tensor, Tensor] | None]:
+    """Mean features of super nodes, structure before content, and each training node's own class among them."""
+    means = [store.super_features(kind) for kind in KINDS]
+    if means[0] is None or means[1] is None:
+        return None, None
+    rows = torch.cat([_tensor(part, home, torch.float32) for part in means])
+    if store.config["content"] != "labels" or not store.config["leave_own_label_out"] or not len(means[1]):
+        return rows, None
+    assignment = np.asarray(store.assignment("content"))
+    sizes = np.bincount(assignment[assignment >= 0], minlength=len(means[1]))
+    own = np.where(assignment >= 0, assignment + len(means[0]), -1)
+    members = np.where(assignment >= 0, sizes[assignment], 0)
+    return rows, (_tensor(own, home, torch.int64), _tensor(members, home, torch.float32))

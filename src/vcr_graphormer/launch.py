@@ -1,0 +1,274 @@
+"""`train`: graph and split → run folder; `resume` after an interruption; `train_seeds`: mean and deviation."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from . import __version__
+from .checkpoint import save_tensors
+from .config import Config, to_toml
+from .datasets import load_data
+from .errors import ConfigError, GraphError, StoreError
+from .graph import Graph
+from .inference import Progress, compute
+from .inputs import find_device
+from .labels import label_width
+from .metrics import choose_metric, probabilities
+from .run import RUN_FILE, RUN_VERSION, Run
+from .split import PARTS, Split
+from .storage import MANIFEST, claim, replace_file, write_json
+from .tokens import tokenize
+from .training import Examples, OnEpoch, Trainer
+
+
+def train(
+    graph: Graph,
+    split: Split,
+    config: Config | None = None,
+    out: str | Path = "runs/run",
+    tokens: str | Path | None = None,
+    device: str = "auto",
+    force: bool = False,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    on_epoch: OnEpoch | None = None,
+) -> Run:
+    """Compute token lists, train the model on them, and leave a run folder that says everything.
+
+    Interrupted at any moment, `resume(out)` continues. The test part is read once, after training.
+
+    Parameters
+    ----------
+    config
+        All settings; the data section only describes where the graph came from.
+    out
+        The run folder; an existing one is refused unless `force`.
+    tokens
+        Folder of a token store to use or to make; default: inside the run folder.
+    device
+        auto, cpu, cuda or cuda:N.
+    threads
+        For the token lists; default: all cores.
+    progress, on_epoch
+        Called with (stage, done, total) and with each epoch's row of the history.
+    """
+    config = config or Config()
+    _check(graph, split, config)
+    find_device(device)
+    folder = Path(out)
+    _make_room(folder, force)
+    graph_folder = graph.folder or graph.save(folder / "graph", overwrite=True)
+    split.save(folder / "split.npz")
+    with replace_file(folder / "config.toml") as temporary:
+        temporary.write_text(to_toml(config), encoding="utf-8")
+    about = {
+        "kind": "run",
+        "version": RUN_VERSION,
+        "package": __version__,
+        "graph": _pointer(graph_folder, folder),
+        "tokens": _pointer(Path(tokens) if tokens is not None else folder / "tokens", folder),
+        "fingerprint": graph.fingerprint,
+        "task": graph.task,
+        "num_features": graph.num_features,
+        "num_outputs": graph.num_classes,
+        "num_labels": label_width(graph),
+    }
+    write_json(folder / RUN_FILE, about)
+    return resume(folder, device, threads, progress, on_epoch)
+
+
+def resume(
+    path: str | Path,
+    device: str = "auto",
+    threads: int | None = None,
+    progress: Progress | None = None,
+    on_epoch: OnEpoch | None = None,
+) -> Run:
+    """Go on with an interrupted run from its last checkpoint; a finished one is opened as it is."""
+    run = Run.open(path, device)
+    if run.finished:
+        return run
+    lock = claim(run.path / RUN_FILE)
+    try:
+        with torch.random.fork_rng(devices=[run.device] if run.device.type == "cuda" else []):
+            _execute(run, threads, progress, on_epoch)
+    finally:
+        lock.close()
+    return Run.open(path, device)
+
+
+def _check(graph: Graph, split: Split, config: Config) -> None:
+    """Find what is wrong before anything is computed or written."""
+    if graph.labels is None:
+        raise GraphError("the graph has no labels to learn from")
+    if graph.features is None:
+        raise GraphError("the graph has no features: use graph.with_features('degree') or 'identity'")
+    split.check(graph.num_nodes, graph.labels, graph.class_names)
+    config.tokens.check(graph, split.train)
+    config.model.check(config.tokens.hops)
+    config.training.check()
+    choose_metric(config.training.metric, graph.task)
+    if config.training.label_smoothing and graph.task == "regression":
+        raise ConfigError("training.label_smoothing is for class labels: set it to 0 for regression")
+
+
+def _make_room(folder: Path, force: bool) -> None:
+    """An empty folder; what is there already is replaced only if it is a run and only if that was asked for."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if not (folder / RUN_FILE).is_file():
+            raise StoreError(f"{folder} exists and is not a run: choose another folder")
+        if not force:
+            raise StoreError(
+                f"{folder} holds a run already: choose another folder, continue it (train --resume, vcr.resume) or "
+                f"replace it (--force, force=True)"
+            )
+        claim(folder / RUN_FILE).close()
+        shutil.rmtree(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot write {folder}: {error.strerror or error}") from error
+
+
+def _pointer(target: Path, folder: Path) -> str:
+    """How the run names another folder: relative where it lies in or beside the run, so that both can move."""
+    target, folder = target.resolve(), folder.resolve()
+    near = target.is_relative_to(folder.parent)
+    return os.path.relpath(target, folder) if near else str(target)
+
+
+def _execute(run: Run, threads: int | None, progress: Progress | None, on_epoch: OnEpoch | None) -> None:
+    graph, split, config = run.graph, run.split, run.config
+    clock = [time.perf_counter()]
+    tokenize(graph, split.train, config.tokens, run.tokens_folder, threads, progress)
+    clock.append(time.perf_counter())
+    torch.manual_seed(config.training.seed)
+    model = run.new_model().to(run.device)
+    labels = np.asarray(graph.labels)
+    scale = run.scale
+    seen, judged = (Examples(part, labels[part]) for part in (split.train, split.val))
+    trainer = Trainer(model, run.inputs, seen, judged, graph.task, config.training, scale, run.path)
+    trainer.restore()
+    best = trainer.fit(on_epoch)
+    clock.append(time.perf_counter())
+    model.load_state_dict(best.state)
+    model.to(run.precision)
+    save_tensors(run.path / "model.safetensors", best.state, {"best_epoch": best.epoch})
+    logits = compute(model, run.inputs, np.arange(graph.num_nodes), run.batch_size, progress=progress)
+    predicted = probabilities(logits, graph.task, scale)
+    run.wrap(np.arange(graph.num_nodes), predicted).save(run.path / "predictions.npz", overwrite=True)
+    clock.append(time.perf_counter())
+    scores = {part: run.score(predicted[getattr(split, part)], getattr(split, part)) for part in PARTS}
+    metric = trainer.metric
+    seconds = dict(zip(("tokenize", "train", "predict"), np.diff(clock).round(3).tolist(), strict=True))
+    write_json(
+        run.path / "metrics.json",
+        {
+            "dataset": graph.name,
+            "metric": metric,
+            **{part: scores[part][metric] for part in PARTS},
+            "scores": scores,
+            "seed": config.training.seed,
+            "split_seed": config.data.seed,
+            "epochs": trainer.epoch,
+            "best_epoch": best.epoch,
+            "parameters": sum(parameter.numel() for parameter in model.parameters()),
+            "device": _device_name(run.device),
+            "precision": str(run.precision).removeprefix("torch."),
+            # Training in all, across interruptions; the others as this process saw them.
+            "timings": {**seconds, "train": round(trainer.seconds, 3)},
+            "versions": _versions(),
+        },
+    )
+    shutil.rmtree(run.path / "checkpoint", ignore_errors=True)  # the run is finished: nothing to go on from
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads"
+
+
+def _versions() -> dict[str, str]:
+    found = {"vcr-graphormer": __version__}
+    for name in ("torch", "numpy", "scipy", "numba", "pymetis"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "unknown"
+    return found
+
+
+def train_seeds(
+    config: Config,
+    seeds: int,
+    out: str | Path,
+    device: str = "auto",
+    force: bool = False,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    on_run: Callable[[int, Run], None] | None = None,
+    on_epoch: OnEpoch | None = None,
+) -> dict[str, Any]:
+    """Train with split and training seeds 0 … seeds - 1; every run is kept, `summary.json` has mean and deviation.
+
+    Called again with the same folder and settings it goes on where it was.
+    """
+    if seeds < 1:
+        raise ConfigError(f"seeds is {seeds}; it must be 1 or more")
+    folder = Path(out)
+    started = folder / "seeds.toml"
+    if not started.is_file():
+        _make_room(folder, force)
+        with replace_file(started) as temporary:
+            temporary.write_text(to_toml(config), encoding="utf-8")
+    elif started.read_text(encoding="utf-8") != to_toml(config):
+        raise StoreError(f"{folder} holds runs with other settings: choose another folder, or delete it")
+    runs = []
+    for seed in range(seeds):
+        run = _train_seed(config, seed, folder, device, threads, progress, on_epoch)
+        if on_run is not None:
+            on_run(seed, run)
+        runs.append(run.metrics)
+    summary: dict[str, Any] = {"dataset": runs[0]["dataset"], "metric": runs[0]["metric"], "seeds": list(range(seeds))}
+    for part in PARTS:
+        values = [metrics[part] for metrics in runs]
+        spread = float(np.std(values, ddof=1)) if seeds > 1 else 0.0
+        summary[part] = {"mean": float(np.mean(values)), "std": spread, "values": values}
+    write_json(folder / "summary.json", summary)
+    return summary
+
+
+def _train_seed(
+    config: Config,
+    seed: int,
+    folder: Path,
+    device: str,
+    threads: int | None,
+    progress: Progress | None,
+    on_epoch: OnEpoch | None,
+) -> Run:
+    """One seed's run: opened if finished, continued if begun, made otherwise; all share one saved graph."""
+    target = folder / f"seed-{seed}"
+    if (target / RUN_FILE).is_file():
+        return resume(target, device, threads, progress, on_epoch)
+    published = config.data.split == "published"
+    data = config.data if published else replace(config.data, seed=seed)
+    settings = replace(config, data=data, training=replace(config.training, seed=seed))
+    graph, split = load_data(data)
+    if split is None:
+        raise GraphError("the graph has no labels to learn from")
+    saved = graph.folder or folder / "graph"
+    if not (saved / MANIFEST).is_file():
+        graph.save(saved)
+    if target.is_dir():
+        shutil.rmtree(target)  # begun, but killed before it could be continued
+    return train(Graph.open(saved), split, settings, target, None, device, False, threads, progress, on_epoch)

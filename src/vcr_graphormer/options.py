@@ -1,0 +1,62 @@
+"""Options that several commands share, and how they become settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from .config import Config
+
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file with the sections of a run.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="SECTION.KEY=VALUE", help="Override one value; repeatable. See: vcr-graphormer settings"
+    ),
+]
+DataRoot = Annotated[
+    str | None,
+    typer.Option("--data", metavar="ROOT", help="Folder of the published datasets' raw files (default: data)."),
+]
+DatasetName = Annotated[
+    str | None, typer.Option("--dataset", help="A known name, or the path of your own data (default: digits).")
+]
+Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, made by train.")]
+Nodes = Annotated[
+    str | None, typer.Option("--nodes", help="Node ids or names, separated by commas, or @FILE with one per line.")
+]
+Threads = Annotated[int | None, typer.Option("--threads", help="For the token lists; default: all cores.")]
+
+
+def read_config(file: Path | None, settings: list[str] | None, **given: str | None) -> Config:
+    """The TOML file, then the command's own options, then `--set`, later ones winning."""
+    from .config import load_config
+
+    return load_config(
+        file, settings or [], {"data": {key: value for key, value in given.items() if value is not None}}
+    )
+
+
+def say_error(text: str) -> None:
+    """One line in red on the error stream."""
+    typer.secho("error: ", fg="red", bold=True, nl=False, err=True)
+    typer.echo(text, err=True)
+
+
+def read_nodes(text: str | None) -> list[str] | None:
+    """The nodes of `--nodes`: a list of texts, or None for all."""
+    if text is None:
+        return None
+    if text.startswith("@"):
+        from .errors import StoreError
+
+        try:
+            lines = Path(text[1:]).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise StoreError(f"cannot read the nodes from {text[1:]}: {error}") from error
+        return [line.strip() for line in lines if line.strip()]
+    return [part.strip() for part in text.split(",") if part.strip()]

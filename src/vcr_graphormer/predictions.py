@@ -1,0 +1,118 @@
+"""`Predictions`: what the model says about nodes, as arrays, `.npz` or `.csv`."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arrays import Array, Task, to_numpy, to_whole_numbers
+from .errors import ConfigError, GraphError, StoreError
+from .graph import Graph
+from .storage import replace_file
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Predictions:
+    """Predictions of some nodes.
+
+    Attributes
+    ----------
+    nodes : int64 [m]
+        Node ids.
+    probabilities : float32 [m, c]
+        Of each class or label; the values themselves for regression.
+    labels : [m] or [m, c]
+        The most probable class, the labels with probability 0.5 or more, or the values.
+    task : str
+        As in `Graph`.
+    names, class_names
+        Of nodes and classes, where the graph has them.
+    """
+
+    nodes: NDArray[np.int64]
+    probabilities: NDArray[np.float32]
+    labels: Array
+    task: Task
+    names: NDArray[np.str_] | None = None
+    class_names: tuple[str, ...] | None = None
+
+    def save(self, file: str | Path, overwrite: bool = False) -> Path:
+        """Write `.npz` (arrays) or `.csv` (a row per node, names where there are any)."""
+        path = Path(file)
+        if path.suffix not in (".npz", ".csv"):
+            raise ConfigError(f"{path} must end in .npz or .csv")
+        if path.exists() and not overwrite:
+            raise StoreError(f"{path} exists: choose another name or delete it")
+        with replace_file(path) as temporary:
+            if path.suffix == ".csv":
+                self._write_csv(temporary)
+            else:
+                arrays: dict[str, Any] = {"nodes": self.nodes, "labels": self.labels}
+                arrays["probabilities"] = self.probabilities
+                for name in ("names", "class_names"):
+                    if getattr(self, name) is not None:
+                        arrays[name] = np.asarray(getattr(self, name), dtype=np.str_)
+                with temporary.open("wb") as handle:
+                    np.savez(handle, **arrays)
+        return path
+
+    def _write_csv(self, path: Path) -> None:
+        count = self.probabilities.shape[1]
+        classes = self.class_names or tuple(str(number) for number in range(count))
+        word = "value" if self.task == "regression" else "probability"
+        decided = ["prediction"] if self.task == "classification" else []
+        with path.open("w", encoding="utf-8", newline="") as handle:
+            writer = csv.writer(handle)
+            columns = [f"{word}_{name}" for name in classes[:count]]
+            writer.writerow(["node", *(["name"] if self.names is not None else []), *decided, *columns])
+            for row, node in enumerate(self.nodes):
+                name = [self.names[row]] if self.names is not None else []
+                label = [classes[int(self.labels[row])]] if decided else []
+                writer.writerow([node, *name, *label, *(f"{value:.6g}" for value in self.probabilities[row])])
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __repr__(self) -> str:
+        return f"Predictions({len(self):,} nodes, {self.task}, {self.probabilities.shape[1]} columns)"
+
+
+def find_nodes(graph: Graph, nodes: Any = None) -> NDArray[np.int64]:
+    """Node ids from ids or names, one or many; None is all nodes.
+
+    >>> find_nodes(Graph.from_edges([[0], [1]], names=["a", "b"]), ["b"])
+    array([1])
+    """
+    if nodes is None:
+        return np.arange(graph.num_nodes)
+    array = np.atleast_1d(to_numpy(nodes, "nodes") if not isinstance(nodes, str) else np.asarray([nodes]))
+    if array.ndim != 1:
+        raise GraphError(f"nodes has shape {list(array.shape)}; it must be a list of ids or names")
+    if array.dtype.kind in "US":
+        return _by_name(graph, [str(name) for name in array.astype(np.str_)])
+    if not array.size:
+        return np.empty(0, dtype=np.int64)
+    ids = to_whole_numbers(array, "nodes").astype(np.int64)
+    wrong = ids[(ids < 0) | (ids >= graph.num_nodes)]
+    if wrong.size:
+        raise GraphError(f"there is no node {wrong[0]}: the graph has nodes 0 to {graph.num_nodes - 1}")
+    return ids
+
+
+def _by_name(graph: Graph, names: list[str]) -> NDArray[np.int64]:
+    """By the nodes' own names; where the graph has none, texts of digits are ids."""
+    if graph.names is None:
+        wrong = next((name for name in names if not name.strip().isdecimal()), None)
+        if wrong is not None:
+            raise GraphError(f"there is no node named {wrong!r}: the nodes have no names, give ids")
+        return find_nodes(graph, np.asarray([int(name) for name in names]))
+    places = {str(name): place for place, name in enumerate(graph.names)}
+    missing = next((name for name in names if name not in places), None)
+    if missing is not None:
+        raise GraphError(f"there is no node named {missing!r}")
+    return np.asarray([places[name] for name in names], dtype=np.int64)

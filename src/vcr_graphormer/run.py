@@ -1,0 +1,209 @@
+"""`Run`: a run folder, to predict, embed and evaluate with."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .arrays import Array
+from .batches import Inputs
+from .checkpoint import load_tensors
+from .config import Config, load_config
+from .errors import ConfigError, GraphError, StoreError
+from .graph import Graph
+from .inference import Progress, choose_micro_batch, choose_precision, compute
+from .inputs import find_device, make_inputs
+from .labels import target_scale
+from .metrics import METRICS_OF_TASK, decide, measure, probabilities
+from .model import VCRGraphormer
+from .predictions import Predictions, find_nodes
+from .split import PARTS, Split
+from .storage import read_json
+from .store import TokenStore
+
+RUN_FILE = "run.json"
+RUN_VERSION = 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Run:
+    """A run folder. `metrics["test"]` is its result; `predict`, `embed` and `evaluate` work for any nodes.
+
+    Attributes
+    ----------
+    path : Path
+        The folder.
+    config : Config
+        All settings.
+    about : dict
+        What `run.json` says: where graph and tokens are, sizes of the model.
+    device : torch.device
+        Where it computes.
+    """
+
+    path: Path
+    config: Config
+    about: dict[str, Any]
+    device: torch.device
+
+    @classmethod
+    def open(cls, path: str | Path, device: str = "auto") -> Run:
+        """Open a run folder, finished or not, made on whatever device."""
+        folder = Path(path)
+        if not (folder / RUN_FILE).is_file():
+            raise StoreError(f"{folder} is not a run folder: {RUN_FILE} is missing")
+        about = read_json(folder / RUN_FILE)
+        if about.get("kind") != "run" or about.get("version") != RUN_VERSION:
+            raise StoreError(
+                f"{folder} has run format {about.get('version')!r}; this package reads {RUN_VERSION}: open it with "
+                f"vcr-graphormer {about.get('package', 'of another version')}, or train again"
+            )
+        missing = {"graph", "tokens", "fingerprint", "task", "num_features", "num_outputs", "num_labels"} - about.keys()
+        if missing:
+            raise StoreError(f"{folder / RUN_FILE} is damaged: it lacks {', '.join(sorted(missing))}")
+        return cls(folder, load_config(folder / "config.toml"), about, find_device(device))
+
+    @property
+    def finished(self) -> bool:
+        """Whether training ended and the results are there."""
+        return (self.path / "metrics.json").is_file()
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        """Results: `train`, `val` and `test` of the metric, all `scores`, timings, versions."""
+        self.check_finished()
+        return read_json(self.path / "metrics.json")
+
+    @cached_property
+    def history(self) -> list[dict[str, float]]:
+        """One row per epoch: loss, validation loss and metric, learning rate, seconds."""
+        file = self.path / "history.jsonl"
+        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The graph it was trained on."""
+        graph = Graph.open(self.path / self.about["graph"])
+        if graph.fingerprint != self.about["fingerprint"]:
+            raise StoreError(f"{graph.folder} is another graph than the one {self.path} was trained on")
+        return graph
+
+    @cached_property
+    def split(self) -> Split:
+        """Training, validation and test nodes."""
+        return Split.from_files(self.path / "split.npz")
+
+    @property
+    def tokens_folder(self) -> Path:
+        """Where the token store lies."""
+        return self.path / str(self.about["tokens"])
+
+    @cached_property
+    def store(self) -> TokenStore:
+        """The token lists."""
+        return TokenStore.open(self.tokens_folder)
+
+    @property
+    def precision(self) -> torch.dtype:
+        """Of matrix products on this device."""
+        return choose_precision(self.config.training.precision, self.device)
+
+    @cached_property
+    def scale(self) -> tuple[Array, Array] | None:
+        """Mean and standard deviation of regression targets over the training nodes."""
+        return (
+            target_scale(np.asarray(self.graph.labels), self.split.train) if self.graph.task == "regression" else None
+        )
+
+    @property
+    def batch_size(self) -> int:
+        """Nodes computed at a time."""
+        training, tokens = self.config.training, self.store.num_tokens
+        return choose_micro_batch(training.micro_batch, training.batch_size, tokens, self.config.model, self.device)
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        """What batches are made from."""
+        store = self.store
+        return make_inputs(self.graph, store, self.config.model, self.split.train, self.device, self.precision)
+
+    def new_model(self) -> VCRGraphormer:
+        """A model of this run's sizes with fresh weights."""
+        structure = int(self.store.ids("structure").shape[1])
+        sizes = (self.about["num_features"], self.about["num_outputs"], self.store.num_hops, structure)
+        return VCRGraphormer(self.config.model, *sizes, num_labels=self.about["num_labels"])
+
+    @cached_property
+    def model(self) -> VCRGraphormer:
+        """The trained model, in evaluation mode."""
+        self.check_finished()
+        file = self.path / "model.safetensors"
+        tensors, _ = load_tensors(file)
+        with torch.random.fork_rng(devices=[]):
+            model = self.new_model()
+        try:
+            model.load_state_dict(tensors)
+        except RuntimeError as error:
+            raise StoreError(f"{file} does not fit the settings of {self.path}: {error}") from error
+        return model.to(self.device, self.precision).eval()
+
+    def check_finished(self) -> None:
+        """Refuse a run that has no result yet."""
+        if not self.finished:
+            raise StoreError(
+                f"{self.path} is not finished: continue it with: vcr-graphormer train --resume {self.path}"
+            )
+
+    def predict(self, nodes: Any = None, progress: Progress | None = None) -> Predictions:
+        """Probabilities and decisions for node ids or names; default: all nodes."""
+        chosen = find_nodes(self.graph, nodes)
+        return self.wrap(chosen, probabilities(self._compute(chosen, False, progress), self.graph.task, self.scale))
+
+    def embed(self, nodes: Any = None, progress: Progress | None = None) -> NDArray[np.float32]:
+        """The vectors before the classification head [m, hidden], for node ids or names; default: all nodes."""
+        return self._compute(find_nodes(self.graph, nodes), True, progress)
+
+    def _compute(self, nodes: NDArray[np.int64], vectors: bool, progress: Progress | None) -> NDArray[np.float32]:
+        size = self.batch_size
+        return compute(self.model, self.inputs, nodes, size, vectors, progress)
+
+    def wrap(self, nodes: NDArray[np.int64], predicted: NDArray[np.float32]) -> Predictions:
+        """Predictions with the names of nodes and classes."""
+        graph = self.graph
+        names = None if graph.names is None else np.asarray(graph.names)[nodes]
+        return Predictions(nodes, predicted, decide(predicted, graph.task), graph.task, names, graph.class_names)
+
+    def evaluate(self, part: str = "test", progress: Progress | None = None) -> dict[str, float]:
+        """Every metric of the task on `train`, `val` or `test`."""
+        if part not in PARTS:
+            raise ConfigError(f"part is {part!r}; it must be {' or '.join(PARTS)}")
+        nodes = getattr(self.split, part)
+        return self.score(self.predict(nodes, progress).probabilities, nodes)
+
+    def score(self, predicted: NDArray[np.float32], nodes: NDArray[np.int64]) -> dict[str, float]:
+        """Every metric of the task for predictions of these nodes."""
+        task, labels = self.graph.task, np.asarray(self.graph.labels)[nodes]
+        return {metric: measure(metric, predicted, labels, task) for metric in METRICS_OF_TASK[task]}
+
+    def on(self, graph: Graph, tokens: TokenStore) -> Run:
+        """The same model on another graph with the same features and classes, for example a later version of it."""
+        if graph.num_features != self.about["num_features"]:
+            raise GraphError(
+                f"the graph has {graph.num_features} features but the model was trained on {self.about['num_features']}"
+            )
+        other = replace(self)
+        other.__dict__.update(graph=graph, store=tokens, model=self.model, metrics={}, split=self.split)
+        return other
+
+    def __repr__(self) -> str:
+        if not self.finished:
+            return f"Run({self.path}: not finished, {len(self.history)} epochs)"
+        found = ", ".join(f"{part} {self.metrics[part]:.4f}" for part in PARTS)
+        return f"Run({self.path}: {self.metrics['dataset']}, {self.metrics['metric']} {found})"

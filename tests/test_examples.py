@@ -1,0 +1,63 @@
+"""The examples as a reader runs them: in their own process, by what they print and leave behind."""
+
+import csv
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from vcr_graphormer import Run
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def run(name: str, out: Path, epochs: int) -> str:
+    command = [sys.executable, str(EXAMPLES / f"{name}.py"), "--out", str(out), "--epochs", str(epochs)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def number(pattern: str, text: str) -> float:
+    found = re.search(pattern, text)
+    assert found is not None, text
+    return float(found[1])
+
+
+def test_quickstart_pyg(tmp_path: Path) -> None:
+    text = run("quickstart_pyg", tmp_path, epochs=8)
+    # Guessing is right for one digit in ten, the pixels alone (k nearest neighbours) for nearly all.
+    printed = number(r"test accuracy: (\S+)", text)
+    assert printed > 0.9
+    assert len(re.findall(r"node \d+: class \d with probability [01]\.\d{3}, in truth \d", text)) == 3
+    assert "embeddings: (1797, 64)" in text
+    assert "opened again: the same predictions" in text
+    kept = Run.open(tmp_path / "run", device="cpu")
+    assert kept.finished
+    assert round(kept.metrics["test"], 4) == printed
+
+
+def test_own_edge_list(tmp_path: Path) -> None:
+    text = run("own_edge_list", tmp_path, epochs=15)
+    assert number(r"test accuracy: (\S+)", text) > 0.7  # a third by guessing
+    assert "3 classes, 270 nodes labelled" in text
+    assert "nodes without a label that have a prediction now: 30" in text
+    with (tmp_path / "predictions.csv").open(encoding="utf-8", newline="") as handle:
+        rows = list(csv.DictReader(handle))
+    assert [row["name"] for row in rows] == [f"book-{book:03d}" for book in range(300)]
+    assert {row["prediction"] for row in rows} == {"crime", "poetry", "travel"}
+    assert rows[0]["prediction"] in text  # its first lines are shown
+
+
+def test_heterophilous(tmp_path: Path) -> None:
+    text = run("heterophilous", tmp_path, epochs=10)
+    assert "0.100 of edges" in text  # the graph is what the example says
+    for name, folder in (("hops only", "hops-only"), ("full list", "full-list")):
+        kept = Run.open(tmp_path / folder, device="cpu")
+        assert round(kept.metrics["val"], 4) == number(rf"{name}: validation (\S+),", text)
+        assert round(kept.metrics["test"], 4) == number(rf"{name}: .* test (\S+)", text)
+        assert kept.metrics["test"] > 0.4  # a fifth by guessing; which list wins is no promise
+    assert Run.open(tmp_path / "hops-only", device="cpu").store.num_tokens == 4  # itself and three hops
+    assert re.search(r"gain of the full list on the test nodes: [+-]\d+\.\d points", text)
