@@ -60,7 +60,7 @@ def make_trainer(
     labels = np.asarray(graph.labels)
     inputs = inputs or make_inputs(graph, store, model, split.train, torch.device("cpu"))
     torch.manual_seed(training.seed)
-    made = VCRGraphormer(model, graph.num_features, graph.num_classes, 2, 4, graph.num_classes)
+    made = VCRGraphormer(model, graph.num_features, graph.num_classes, 2, 4, graph.num_classes, 160)
     train, val = (Examples(part, labels[part]) for part in (split.train, split.val))
     return Trainer(made, inputs, train, val, "classification", training, folder=folder)
 
@@ -242,6 +242,7 @@ CHANGES: dict[str, Any] = {
     "rich_tokens": 2,
     "label_hops": 2,
     "label_embedding": True,
+    "adjacency_rows": True,
     "feature_dropout": 0.3,
     "token_dropout": 0.3,
     "epochs": 3,

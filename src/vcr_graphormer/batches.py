@@ -31,8 +31,8 @@ class Batch:
         False for padding. None: there is none.
     hops : L matrices [B, d]
         (P^l X)(u).
-    rows : 1 + r matrices [rows, d]
-        X(i), and with rich tokens (PX)(i) …; empty where `Inputs.project_all` was used.
+    rows : matrices [rows, d], the last maybe [rows, n]
+        X(i), with rich tokens (PX)(i) …, and maybe A(i, :); empty where the rows are projected already.
     super_rows : [count, d] or None
         Mean features of super nodes, where they may be tokens.
     own : ([B], [B]) or None
@@ -122,6 +122,7 @@ class Inputs:
     own: tuple[Tensor, Tensor] | None = None
     label_hops: Tensor | None = None
     labels: Tensor | None = None
+    adjacency: Matrix | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -144,6 +145,12 @@ class Inputs:
         return sum(part.nbytes for part in (self.features, *self.hops, *self.ids, *self.scores))
 
     @property
+    def sources(self) -> tuple[Matrix, ...]:
+        """What a node token carries: X, with rich tokens P X …, and the adjacency rows if they are asked for."""
+        own = () if self.adjacency is None else (self.adjacency,)
+        return (self.features, *self.hops[: self.rich_tokens], *own)
+
+    @property
     def home(self) -> torch.device:
         """Where the tensors lie."""
         return self.ids[0].device
@@ -160,7 +167,7 @@ class Inputs:
         return torch.cat([torch.ones(1), steps / max(1.0, float(steps.sum()))]).to(self.home)
 
     def batch(self, nodes: Tensor, with_rows: bool = True) -> Batch:
-        """The token lists of `nodes`; without rows where they are projected already (`project_all`)."""
+        """The token lists of `nodes`; without rows where they are projected already."""
         nodes = nodes.to(self.home)
         ids = torch.cat([part[nodes] for part in self.ids], 1)
         scores = torch.cat([part[nodes].float() for part in self.scores], 1)
@@ -191,18 +198,21 @@ class Inputs:
         )
 
     def takes_all_rows(self, size: int) -> bool:
-        """Whether a batch of that size names more rows than there are, so that all are taken as they lie."""
-        return not self.streamed and self.num_nodes <= size * (self.num_tokens - self.num_hops)
+        """Whether all rows are taken as they lie: where a batch names as many as there are.
+
+        On a GPU also where it names a sixteenth of them: finding out which costs more than projecting them all.
+        """
+        named = size * (self.num_tokens - self.num_hops)
+        return not self.streamed and self.num_nodes <= named * (16 if self.device.type == "cuda" else 1)
 
     def _rows(self, place: Tensor) -> tuple[Tensor, tuple[Matrix, ...]]:
         """The features a batch needs, each once: all of them where a batch names more than there are."""
-        sources = (self.features, *self.hops[: self.rich_tokens])
         if self.takes_all_rows(len(place)):
-            return place, sources
+            return place, self.sources
         ordinary = torch.where(place < self.num_nodes, place, place[:, :1])
         needed, found = torch.unique(ordinary, return_inverse=True)
         place = torch.where(place < self.num_nodes, found, place - self.num_nodes + len(needed))
-        return place, tuple(select(source, needed) for source in sources)
+        return place, tuple(select(source, needed) for source in self.sources)
 
     def batches(self, nodes: Tensor, size: int, with_rows: bool = True) -> Iterator[Batch]:
         """Batches of consecutive `nodes`; read ahead in the background where they are streamed."""

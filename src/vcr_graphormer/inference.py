@@ -91,8 +91,7 @@ def compute(
         with within_memory(inputs.device, memory_advice(batch_size, inputs.num_tokens, width)):
             projected = None
             if once:
-                sources = (inputs.features, *inputs.hops[: inputs.rich_tokens])
-                projected = model.project_rows(sources, inputs.super_rows)
+                projected = model.project_rows(inputs.sources, inputs.super_rows)
             for batch in inputs.batches(order.to(inputs.home), batch_size, with_rows=not once):
                 part = model.represent(batch, projected) if vectors else model(batch, projected)
                 if result is None:

@@ -84,7 +84,11 @@ def make_inputs(
     streamed = not fits if streamed is None else streamed
     on_device = device.type != "cpu" and not streamed
     home = device if on_device else torch.device("cpu")
-    features, *hops = (_matrix(matrix, home, dtype if on_device else None, dense and on_device) for matrix in matrices)
+
+    def place(matrix: Any) -> Matrix:
+        return to_matrix(matrix, home, dtype if on_device else None, dense and on_device)
+
+    features, *hops = (place(matrix) for matrix in matrices)
     known = label_matrix(graph, train) if model.label_embedding or model.label_hops else None
     around = None
     if known is not None and model.label_hops:
@@ -109,6 +113,7 @@ def make_inputs(
         own,
         around,
         torch.from_numpy(known).to(home) if known is not None and model.label_embedding else None,
+        place(adjacency_rows(graph)) if model.adjacency_rows else None,
     )
 
 
@@ -134,7 +139,7 @@ def _free_memory() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
-def _matrix(matrix: Any, home: torch.device, dtype: torch.dtype | None, dense: bool) -> Matrix:
+def to_matrix(matrix: Any, home: torch.device, dtype: torch.dtype | None, dense: bool) -> Matrix:
     """A tensor or sparse rows; `dense` ones for a GPU are padded with zero columns to an aligned width."""
     width = matrix.shape[1]
     extra = -width % _ALIGNED if dense else 0
@@ -151,6 +156,13 @@ def _matrix(matrix: Any, home: torch.device, dtype: torch.dtype | None, dense: b
     owners = torch.repeat_interleave(torch.arange(matrix.shape[0], device=home), indptr.diff().long())
     full[owners, indices.long()] = values
     return full
+
+
+def adjacency_rows(graph: Graph) -> sp.csr_matrix:
+    """A(u, :) / √(degree of u): which nodes a node is linked to, as features of unit length [n, n]."""
+    adjacency = graph.to_scipy()
+    lengths = np.sqrt(np.asarray(adjacency.multiply(adjacency).sum(axis=1)).ravel())
+    return sp.diags(1 / np.maximum(lengths, 1e-12)).astype(np.float32).dot(adjacency).tocsr()
 
 
 def _tensor(array: Any, home: torch.device, dtype: torch.dtype | None = None) -> Tensor:

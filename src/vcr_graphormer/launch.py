@@ -82,6 +82,7 @@ def train(
         "num_features": graph.num_features,
         "num_outputs": graph.num_classes,
         "num_labels": label_width(graph),
+        "num_nodes": graph.num_nodes,
     }
     write_json(folder / RUN_FILE, about)
     return resume(folder, device, threads, progress, on_epoch)

@@ -84,6 +84,8 @@ class VCRGraphormer(nn.Module):
         How many of the neighbours are structure-aware; the rest is content-aware.
     num_labels
         Width of the label rows, for label hops and label embedding.
+    num_nodes
+        Nodes of the graph, for adjacency rows.
     """
 
     def __init__(
@@ -94,15 +96,16 @@ class VCRGraphormer(nn.Module):
         num_hops: int,
         structure_tokens: int,
         num_labels: int = 0,
+        num_nodes: int = 0,
     ) -> None:
         super().__init__()
         self.config = config.check(num_hops)
         self.num_hops, self.structure_tokens, self.num_outputs = num_hops, structure_tokens, num_outputs
         width = config.hidden_channels
         bound = 1 / math.sqrt(num_features + 1)  # [X ‖ w] W is one linear layer with d + 1 inputs
+        inputs = [num_features] * (1 + config.rich_tokens) + [num_nodes] * config.adjacency_rows
         self.feature_weights = nn.ParameterList(
-            nn.Parameter(torch.empty(num_features, width).uniform_(-bound, bound))
-            for _ in range(1 + config.rich_tokens)
+            nn.Parameter(torch.empty(count, width).uniform_(-bound, bound)) for count in inputs
         )
         self.score_weight = nn.Parameter(torch.empty(width).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(width).uniform_(-bound, bound))
@@ -141,7 +144,7 @@ class VCRGraphormer(nn.Module):
         return Attended(self.head(vector), seen, weights)
 
     def project_rows(self, rows: tuple[Matrix, ...], super_rows: Tensor | None = None) -> Tensor:
-        """X W + b, and with rich tokens X W₀ + (PX) W₁ + … + b, for every row; super nodes follow."""
+        """X W + b, with more matrices X W₀ + (PX) W₁ + … + b, for every row; super nodes follow."""
         dropout = self.config.feature_dropout if self.training else 0.0
         weights = list(self.feature_weights)
         total = project(rows[0], weights[0], dropout)

@@ -30,6 +30,7 @@ from .store import TokenStore
 
 RUN_FILE = "run.json"
 RUN_VERSION = 1
+SIZES = ("num_features", "num_outputs", "num_labels", "num_nodes")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,7 +66,16 @@ class Run:
                 f"{folder} has run format {about.get('version')!r}; this package reads {RUN_VERSION}: open it with "
                 f"vcr-graphormer {about.get('package', 'of another version')}, or train again"
             )
-        missing = {"graph", "tokens", "fingerprint", "task", "num_features", "num_outputs", "num_labels"} - about.keys()
+        missing = {
+            "graph",
+            "tokens",
+            "fingerprint",
+            "task",
+            "num_features",
+            "num_outputs",
+            "num_labels",
+            "num_nodes",
+        } - about.keys()
         if missing:
             raise StoreError(f"{folder / RUN_FILE} is damaged: it lacks {', '.join(sorted(missing))}")
         return cls(folder, load_config(folder / "config.toml"), about, find_device(device))
@@ -138,7 +148,9 @@ class Run:
         """A model of this run's sizes with fresh weights."""
         structure = int(self.store.ids("structure").shape[1])
         sizes = (self.about["num_features"], self.about["num_outputs"], self.store.num_hops, structure)
-        return VCRGraphormer(self.config.model, *sizes, num_labels=self.about["num_labels"])
+        return VCRGraphormer(
+            self.config.model, *sizes, num_labels=self.about["num_labels"], num_nodes=self.about["num_nodes"]
+        )
 
     @cached_property
     def model(self) -> VCRGraphormer:

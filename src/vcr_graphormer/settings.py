@@ -35,6 +35,7 @@ class ModelConfig:
     rich_tokens: int = _field(0, "hops of its own each node token carries: X(i), (PX)(i) … (P^r X)(i)")
     label_hops: int = _field(0, "hop tokens 1 … l carry the training labels around, the target's own left out")
     label_embedding: bool = _field(False, "tokens that are training nodes carry their label, never the target")
+    adjacency_rows: bool = _field(False, "each node token carries A(i, :), which nodes it is linked to")
     feature_dropout: float = _field(0.0, "dropout on input features")
     token_dropout: float = _field(0.0, "share of tokens hidden at random while training, never the target")
 

@@ -1,0 +1,169 @@
+"""Many trainings on one graph in one process: what does not depend on split or settings is computed once."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .batches import Inputs
+from .config import Config
+from .connections import Connections, content_connections, feature_connections, structure_connections
+from .errors import ConfigError
+from .graph import Graph
+from .hops import join_blocks, normalized_adjacency, propagate
+from .inference import choose_precision, compute
+from .inputs import adjacency_rows, to_matrix
+from .labels import label_hops, label_matrix, label_width, target_scale
+from .matrices import Matrix
+from .metrics import measure, probabilities
+from .model import VCRGraphormer
+from .pagerank import Ranker
+from .settings import ModelConfig
+from .split import Split
+from .storage import digest
+from .store import TokenConfig
+from .training import Examples, Trainer
+from .vectors import coarse_clusters
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What one training gave: the metric on the three parts at the best validation epoch."""
+
+    train: float
+    val: float
+    test: float
+    epochs: int
+    best_epoch: int
+    seconds: float
+
+
+class Workbench:
+    """One graph on one device, ready to be trained on with many settings and splits.
+
+    The same functions as in `tokenize` and `train` make the same numbers; only nothing is written to disk.
+    """
+
+    def __init__(self, graph: Graph, device: torch.device, precision: str = "auto") -> None:
+        self.graph, self.device = graph, device
+        self.precision = choose_precision(precision, device)
+        self._kept: dict[Any, Any] = {}
+
+    def train(self, split: Split, config: Config, test: bool = True) -> Trial:
+        """Train once; the test part is read after training, from the best state, and only if `test`."""
+        start = time.perf_counter()
+        inputs = self.inputs(split, config.tokens, config.model)
+        graph, training = self.graph, config.training
+        labels = np.asarray(graph.labels)
+        scale = target_scale(labels, split.train) if graph.task == "regression" else None
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+            torch.manual_seed(training.seed)
+            model = self.model(config).to(self.device)
+            seen, judged = (Examples(part, labels[part]) for part in (split.train, split.val))
+            trainer = Trainer(model, inputs, seen, judged, graph.task, training, scale)
+            best = trainer.fit()
+            if not test:
+                nothing = float("nan")
+                return Trial(nothing, best.value, nothing, trainer.epoch, best.epoch, time.perf_counter() - start)
+            model.load_state_dict(best.state)
+            model.to(self.precision)
+            nodes = np.concatenate([split.train, split.test])
+            predicted = probabilities(compute(model, inputs, nodes, trainer.micro_batch), graph.task, scale)
+        cut = len(split.train)
+        parts = (predicted[:cut], labels[split.train]), (predicted[cut:], labels[split.test])
+        seen_value, test_value = (measure(trainer.metric, *part, graph.task) for part in parts)
+        return Trial(seen_value, best.value, test_value, trainer.epoch, best.epoch, time.perf_counter() - start)
+
+    def model(self, config: Config) -> VCRGraphormer:
+        """A model of the right sizes with fresh weights."""
+        graph, tokens = self.graph, config.tokens
+        width = label_width(graph)
+        sizes = (graph.num_features, graph.num_classes, tokens.hops, tokens.structure_tokens)
+        return VCRGraphormer(config.model, *sizes, num_labels=width, num_nodes=graph.num_nodes)
+
+    def inputs(self, split: Split, tokens: TokenConfig, model: ModelConfig) -> Inputs:
+        """Batches' source for this split and these settings."""
+        if tokens.super_tokens != "drop":
+            raise ConfigError("super tokens need a token store: use train")
+        content = tokens.check(self.graph, split.train)
+        model.check(tokens.hops)
+        structure, following = self._structure(tokens), self._content(split, tokens, content)
+        known = label_matrix(self.graph, split.train) if model.label_hops or model.label_embedding else None
+        around = None
+        if known is not None and model.label_hops:
+            parts = label_hops(self.graph, known, model.label_hops, tokens.self_loops)
+            around = torch.from_numpy(np.stack(parts, axis=1)).to(self.device)
+        return Inputs(
+            self._once("features", lambda: self._place(self.graph.features)),
+            self._hops(tokens.hops, tokens.self_loops),
+            (torch.cat([structure[0], following[0]], 1),),
+            (torch.cat([structure[1], following[1]], 1),),
+            tokens.structure_tokens,
+            self.device,
+            rich_tokens=model.rich_tokens,
+            label_hops=around,
+            labels=torch.from_numpy(known).to(self.device) if known is not None and model.label_embedding else None,
+            adjacency=self._adjacency() if model.adjacency_rows else None,
+        )
+
+    def _hops(self, count: int, self_loops: bool) -> tuple[Matrix, ...]:
+        """Hop features on the device. Only the last one is kept in main memory too, to make the next from."""
+        made = self._once(("hops", self_loops), list)
+        step = self._once(("step", self_loops), lambda: normalized_adjacency(self.graph, self_loops))
+        while len(made) < count:
+            before = self._kept.get(("last hop", self_loops), self.graph.features)
+            self._kept["last hop", self_loops] = following = join_blocks(list(propagate(step, before)))
+            made.append(self._place(following))
+        return tuple(made[:count])
+
+    def _place(self, matrix: Any) -> Matrix:
+        on_gpu = self.device.type == "cuda"
+        return to_matrix(matrix, self.device, self.precision if on_gpu else None, dense=on_gpu)
+
+    def _adjacency(self) -> Matrix:
+        made: Matrix = self._once("adjacency", lambda: self._place(adjacency_rows(self.graph)))
+        return made
+
+    def _once(self, key: Any, make: Any) -> Any:
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
+
+    def _structure(self, tokens: TokenConfig) -> tuple[Tensor, Tensor]:
+        def make() -> tuple[Tensor, Tensor]:
+            connections = structure_connections(self.graph, tokens.clusters, tokens.seed)
+            return self._rank(connections, tokens.structure_tokens, tokens, leave_out=False)
+
+        key = ("structure", tokens.structure_tokens, tokens.clusters, tokens.restart, tokens.tolerance, tokens.seed)
+        return self._once(key, make)  # type: ignore[no-any-return]
+
+    def _content(self, split: Split, tokens: TokenConfig, content: str) -> tuple[Tensor, Tensor]:
+        def make() -> tuple[Tensor, Tensor]:
+            if content == "labels":
+                connections = content_connections(self.graph.labels, split.train)
+            else:
+                connections = feature_connections(self.graph.features, tokens.content_clusters, tokens.seed)
+            return self._rank(connections, tokens.content_tokens, tokens, content == "labels" and leave_out)
+
+        leave_out = tokens.leave_own_label_out
+        which = digest(split.train) if content == "labels" else str(tokens.content_clusters)
+        key = ("content", content, which, tokens.content_tokens, tokens.restart, tokens.tolerance, leave_out)
+        return self._once((*key, tokens.seed), make)  # type: ignore[no-any-return]
+
+    def _rank(
+        self, connections: Connections, count: int, tokens: TokenConfig, leave_out: bool
+    ) -> tuple[Tensor, Tensor]:
+        nodes = self.graph.num_nodes
+        if not count:
+            return torch.empty(nodes, 0, dtype=torch.int32, device=self.device), torch.empty(
+                nodes, 0, device=self.device
+            )
+        coarse = self._once(("coarse", tokens.seed), lambda: coarse_clusters(self.graph, tokens.seed))
+        ranker = Ranker.prepare(self.graph, connections, tokens.restart, coarse)
+        found = ranker.rank(np.arange(nodes), count, tokens.tolerance, leave_out, False)
+        return torch.from_numpy(found.ids).to(self.device), torch.from_numpy(found.scores).to(self.device)
