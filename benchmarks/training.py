@@ -144,6 +144,7 @@ def measure_reference(
         row["reference_inference_ms"] = median_ms(lambda: reference(nodes), device, few)
         ours = compute(model, inputs, nodes.cpu().numpy(), BATCH)
         row["largest_difference"] = float(np.abs(ours - reference(nodes).cpu().numpy()).max())
+    assert row["largest_difference"] < 1e-5, "the reference computes something else"
     row["reference_peak_gb"] = peak_gigabytes(device)
     row["step_ratio"] = row["reference_step_ms"] / row["step_ms"]
     row["inference_ratio"] = row["reference_inference_ms"] / row["inference_ms"]

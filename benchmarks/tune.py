@@ -73,11 +73,24 @@ def guesses(graph: vcr.Graph) -> list[dict[str, Any]]:
     base |= {"hidden_channels": 256, "dropout": 0.3, "attention_dropout": 0.1, "readout": "attention"}
     base |= {"kind_embedding": True, "rich_tokens": 2, "label_hops": 2, "label_embedding": False}
     base |= {"adjacency_rows": False, "feature_dropout": 0.5, "token_dropout": 0.0, "epochs": 120}
-    base |= {"batch_size": 500 if graph.num_nodes > 1000 else 64, "learning_rate": 1e-3, "weight_decay": 1e-4}
+    base |= {
+        "batch_size": (1000 if graph.num_nodes > 20_000 else 500) if graph.num_nodes > 1000 else 64,
+        "learning_rate": 1e-3,
+        "weight_decay": 1e-4,
+    }
     base |= {"label_smoothing": 0.0, "average": 0.99}
     linked = base | {"adjacency_rows": True, "label_embedding": True, "token_dropout": 0.2}
     plain = base | {"rich_tokens": 0, "label_hops": 0, "feature_dropout": 0.2, "hidden_channels": 128}
     return [base, linked, plain]
+
+
+def best_so_far(log: Path, count: int = 3) -> list[dict[str, Any]]:
+    """The best whole trials of an earlier search in the same log, to start from."""
+    rows = [json.loads(line) for line in log.read_text().splitlines()] if log.is_file() else []
+    whole = sorted((row for row in rows if row.get("whole")), key=lambda row: -float(np.mean(row["val"])))
+    names = set(guesses(vcr.digits())[0])
+    settings = [{**row["config"]["tokens"], **row["config"]["model"], **row["config"]["training"]} for row in whole]
+    return [{name: values[name] for name in sorted(names)} for values in settings[:count]]
 
 
 def main() -> None:
@@ -126,8 +139,8 @@ def main() -> None:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(seed=arguments.seed, n_startup_trials=12, multivariate=True, group=True)
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    for guess in guesses(graph):
-        study.enqueue_trial(guess)
+    for guess in [*best_so_far(arguments.out), *guesses(graph)]:
+        study.enqueue_trial(guess, skip_if_exists=True)
     study.optimize(objective, timeout=max(0.0, end - time.monotonic()))
     print(f"{arguments.dataset}: {len(study.trials)} trials, best {study.best_value:.4f}")
     print(json.dumps(study.best_params))

@@ -150,7 +150,9 @@ def test_labels_of_neighbours_but_not_of_padding_and_super_nodes() -> None:
     assert batch.label_hops is not None
     assert batch.label_hops.tolist() == torch.arange(12.0).reshape(2, 2, 3).tolist()
     assert batch.own is not None
-    assert [part.tolist() for part in batch.own] == [[2, -1], [3, 0]]
+    assert [part.tolist() for part in batch.own[:2]] == [[2, -1], [3, 0]]
+    assert isinstance(batch.own[2], torch.Tensor)
+    assert batch.own[2].tolist() == [[0, 0], [1, 10]]  # the node's own features, to be taken out of the mean
     assert len(batch.rows) == 3  # X, PX and P²X
 
 

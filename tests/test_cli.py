@@ -136,7 +136,7 @@ def test_train_evaluate_predict_embed(tmp_path: Path) -> None:
     test = f"{Run.open(out, 'cpu').metrics['test']:.4f}"
     assert test in run("evaluate", out)
     assert test in run("evaluate", out, "--part", "test")
-    assert "part is 'tset'" in run("evaluate", out, "--part", "tset", code=1)
+    assert "--part is 'tset'; it must be train, val, test or all" in run("evaluate", out, "--part", "tset", code=1)
     text = run("predict", out, "--nodes", "0, 5")
     assert "prediction" in text
     csv = tmp_path / "all.csv"

@@ -3,9 +3,11 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from vcr_graphormer.console import StageProgress, print_stages
+from vcr_graphormer import Predictions
+from vcr_graphormer.console import StageProgress, print_predictions, print_scores, print_stages
 
 
 def test_plain_lines_in_a_log(capsys: pytest.CaptureFixture[str]) -> None:
@@ -24,3 +26,19 @@ def test_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert part in text
     print_stages(tmp_path / "nowhere.json")
     assert capsys.readouterr().out == ""
+
+
+def test_names_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    chances = np.array([[0.2, 0.8], [0.6, 0.4]], dtype=np.float32)
+    names, classes = np.array(["[/b]", "[red] n1"]), ("[a]", "[bold]b")
+    print_predictions(Predictions(np.arange(2), chances, chances.argmax(1), "classification", names, classes))
+    text = capsys.readouterr().out
+    for part in ("[/b]", "[red] n1", "[a] 0.600", "[bold]b 0.800"):
+        assert part in text
+
+
+def test_a_metric_without_a_value(capsys: pytest.CaptureFixture[str]) -> None:
+    print_scores({"test": {"accuracy": 0.5, "roc_auc": float("nan")}})
+    text = capsys.readouterr().out
+    assert "0.5000" in text
+    assert "none" in text

@@ -95,6 +95,33 @@ def test_a_shared_store_is_used_and_one_of_another_graph_refused(graph: Graph, s
         vcr.train(other, split, CONFIG, tmp_path / "two", tokens=tmp_path / "tokens", device="cpu")
 
 
+def test_force_destroys_nothing_before_the_new_run_can_start(graph: Graph, split: Split, tmp_path: Path) -> None:
+    short = replace(CONFIG, training=replace(CONFIG.training, epochs=1))
+    out = tmp_path / "run"
+    vcr.train(graph, split, short, out, device="cpu")
+    other = vcr.generate(nodes=200, edges=900, classes=3, features=8, homophily=0.8, seed=1)
+    vcr.tokenize(other, split.train, CONFIG.tokens, tmp_path / "tokens")
+    with pytest.raises(StoreError, match="belongs to another graph"):
+        vcr.train(graph, split, short, out, tokens=tmp_path / "tokens", device="cpu", force=True)
+    with pytest.raises(StoreError, match="lies in .* which the run would fill"):
+        vcr.train(Run.open(out, "cpu").graph, split, short, out, device="cpu", force=True)
+    assert Run.open(out, "cpu").evaluate("test")["accuracy"] > 0
+
+
+def test_what_an_early_interruption_leaves_can_be_replaced(
+    graph: Graph, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Split, "save", interrupt)
+        vcr.train(graph, split, CONFIG, tmp_path / "run", device="cpu")
+    with pytest.raises(StoreError, match="holds a run already"):
+        vcr.train(graph, split, CONFIG, tmp_path / "run", device="cpu")
+    assert vcr.train(graph, split, CONFIG, tmp_path / "run", device="cpu", force=True).finished
+
+
 def test_runs_can_be_moved(run: Run, tmp_path: Path) -> None:
     import shutil
 
@@ -203,6 +230,16 @@ def test_binary_by_roc_auc(tmp_path: Path) -> None:
     assert run.metrics["val"] == run.metrics["scores"]["val"]["roc_auc"] > 0.8
 
 
+def test_a_metric_that_validation_cannot_have(graph: Graph, split: Split, tmp_path: Path) -> None:
+    labels = np.asarray(graph.labels)
+    same = Split(split.train, split.val[labels[split.val] == 0], split.test)
+    config = replace(CONFIG, training=replace(CONFIG.training, metric="roc_auc"))
+    with pytest.raises(ConfigError, match="roc_auc cannot be computed on the validation part"):
+        vcr.train(graph, same, config, tmp_path / "run", device="cpu")
+    run = vcr.train(graph, same, CONFIG, tmp_path / "two", device="cpu")
+    assert run.metrics["scores"]["val"]["roc_auc"] is None  # no NaN in the file
+
+
 def test_bad_input_is_refused_before_anything_is_written(graph: Graph, split: Split, tmp_path: Path) -> None:
     out = tmp_path / "run"
     training, model = CONFIG.training, CONFIG.model
@@ -261,8 +298,14 @@ def test_seeds_give_mean_and_deviation_and_go_on_after_an_interruption(graph: Gr
     assert json.loads((tmp_path / "runs" / "summary.json").read_text()) == summary
     splits = [Run.open(tmp_path / "runs" / f"seed-{seed}", "cpu").split.train.tolist() for seed in range(3)]
     assert splits[0] != splits[1]
+    other = replace(config, model=replace(CONFIG.model, layers=2))
     with pytest.raises(StoreError, match="holds runs with other settings"):
-        train_seeds(replace(config, model=replace(CONFIG.model, layers=2)), 3, tmp_path / "runs", "cpu")
+        train_seeds(other, 3, tmp_path / "runs", "cpu")
+    assert train_seeds(other, 1, tmp_path / "runs", "cpu", force=True)["seeds"] == [0]
+    with pytest.raises(GraphError, match="no labels"):
+        unlabelled = replace(graph, labels=None, class_names=None).save(tmp_path / "unlabelled")
+        train_seeds(replace(config, data=DataConfig(dataset=str(unlabelled))), 1, tmp_path / "none", "cpu")
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize(("name", "low", "high"), [("Cora", 0.83, 0.885), ("Photo", 0.935, 0.965)])

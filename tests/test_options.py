@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vcr_graphormer import StoreError
+from vcr_graphormer import ConfigError, StoreError
 from vcr_graphormer.options import read_config, read_nodes, say_error
 
 
@@ -13,6 +13,8 @@ def test_nodes(tmp_path: Path) -> None:
     assert read_nodes("1, 2,,x y") == ["1", "2", "x y"]
     (tmp_path / "list").write_text(" a\n\nb \n")
     assert read_nodes(f"@{tmp_path / 'list'}") == ["a", "b"]
+    with pytest.raises(ConfigError, match="--nodes is empty"):
+        read_nodes(" , ")
     with pytest.raises(StoreError, match="cannot read the nodes from"):
         read_nodes(f"@{tmp_path / 'nothing'}")
 

@@ -148,7 +148,7 @@ def test_nodes_by_name(nodes: Any, expected: list[int]) -> None:
         (PLAIN, [[0, 1]], r"nodes has shape \[1, 2\]; it must be a list of ids or names"),
         (PLAIN, ["9" * 30], "nodes has mixed, missing or too large entries"),
         (NAMED, ["anna", "otto"], "there is no node named 'otto'"),
-        (NAMED, "0", "there is no node named '0'"),
+        (NAMED, "99", "there is no node 99"),
         (NAMED, 3, "there is no node 3: the graph has nodes 0 to 2"),
     ],
 )

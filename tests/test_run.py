@@ -79,9 +79,25 @@ def test_on_a_later_version_of_the_graph(run: Run, graph: Graph, tmp_path: Path)
         run.on(unseen, store).evaluate("test")
     with pytest.raises(StoreError, match="tokens of another graph"):
         run.on(graph, store).predict([0])
+    shorter = vcr.tokenize(later, run.split.train, replace(CONFIG.tokens, hops=1), tmp_path / "shorter")
+    with pytest.raises(StoreError, match="was made with tokens.hops = 1, the model was trained with 2"):
+        run.on(later, shorter)
+    unknown = replace(later, labels=None)
+    assert (run.on(unknown, store).predict([0]).labels == run.on(later, store).predict([0]).labels).all()
+    with pytest.raises(GraphError, match="no labels to compare"):
+        run.on(unknown, store).evaluate("test")
     narrow = replace(later, features=features[:, :4])
     with pytest.raises(GraphError, match="has 4 features but the model was trained on 8"):
         run.on(narrow, store)
+
+
+def test_a_regression_keeps_its_scale_on_another_graph(graph: Graph, tmp_path: Path) -> None:
+    target = (np.asarray(graph.features)[:, 0] * 50 + 1000).astype(np.float32)
+    continuous = replace(graph, labels=target, task="regression", class_names=None)
+    split = Split.random(target, seed=0)
+    run = vcr.train(continuous, split, CONFIG, tmp_path / "run", device="cpu")
+    other = replace(continuous, labels=np.zeros(150, dtype=np.float32))
+    assert (run.on(other, run.store).predict([0, 1]).labels == run.predict([0, 1]).labels).all()
 
 
 def copied(run: Run, tmp_path: Path) -> Path:

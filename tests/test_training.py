@@ -26,7 +26,7 @@ from vcr_graphormer import (
     tokenize,
 )
 from vcr_graphormer.batches import Inputs
-from vcr_graphormer.training import CHECKPOINT, Examples, Trainer
+from vcr_graphormer.training import CHECKPOINT, Examples, Trainer, read_history
 
 MODEL = ModelConfig(hidden_channels=16, heads=2)
 TRAINING = TrainConfig(epochs=6, batch_size=40, warmup_steps=3, patience=6, checkpoint_every=2)
@@ -192,6 +192,40 @@ def test_a_loss_that_is_no_number_stops_and_names_the_step(
     again.restore()
     assert again.epoch == 2
     assert all(tensor.isfinite().all() for tensor in again.model.state_dict().values())
+
+
+def test_weights_that_give_no_numbers_are_not_kept(
+    graph: Graph, split: Split, store: TokenStore, tmp_path: Path
+) -> None:
+    # So high a rate that the first step's loss is a number and nothing after it.
+    training = replace(TRAINING, learning_rate=1e30, warmup_steps=0, batch_size=200, checkpoint_every=1)
+    trainer = make_trainer(graph, split, store, training, folder=tmp_path)
+    with pytest.raises(TrainingError, match=r"validation outputs are no longer numbers after step 1 \(epoch 1\)"):
+        trainer.fit()
+    assert not (tmp_path / CHECKPOINT).exists()
+    assert trainer.best.epoch == 0
+
+
+def test_patience_counts_from_the_last_better_metric(graph: Graph, split: Split, store: TokenStore) -> None:
+    # Twenty nodes the model soon knows by heart: the metric stays at 1 while the loss goes on falling.
+    few = Split(split.train[:20], split.train[20:40], split.test)
+    training = TrainConfig(epochs=300, batch_size=20, learning_rate=3e-3, warmup_steps=5, patience=10)
+    trainer = make_trainer(graph, few, store, training, replace(MODEL, dropout=0.0, attention_dropout=0.0))
+    trainer.val = trainer.train
+    best = trainer.fit()
+    assert best.value == 1.0
+    assert best.improved < best.epoch
+    assert trainer.epoch == best.improved + 10
+
+
+def test_a_torn_history_is_read_up_to_the_tear(tmp_path: Path) -> None:
+    (tmp_path / "history.jsonl").write_text('{"epoch": 1}\n{"epoch": 2}\n{"epo')
+    assert read_history(tmp_path / "history.jsonl") == [{"epoch": 1}, {"epoch": 2}]
+    assert read_history(tmp_path / "nothing") == []
+
+
+def test_a_huge_seed(graph: Graph, split: Split, store: TokenStore) -> None:
+    make_trainer(graph, split, store, replace(TRAINING, seed=2**62, epochs=1)).fit()
 
 
 def test_label_smoothing_is_refused_for_regression(graph: Graph, split: Split, store: TokenStore) -> None:

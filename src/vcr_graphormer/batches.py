@@ -35,9 +35,9 @@ class Batch:
         X(i), with rich tokens (PX)(i) …, and maybe A(i, :); empty where the rows are projected already.
     super_rows : [count, d] or None
         Mean features of super nodes, where they may be tokens.
-    own : ([B], [B]) or None
-        The place among the super nodes of a training node's own class, -1 for none, and the members of that class: the
-        node's own part is taken out of the mean.
+    own : ([B], [B], [B, d]) or None
+        The place among the super nodes of a training node's own class, -1 for none, the members of that class, and the
+        node's own features: its own part is taken out of the mean.
     label_hops : [B, l, c] or None
         Training labels around the node, its own left out.
     labels : [B, k, c] or None
@@ -51,7 +51,7 @@ class Batch:
     hops: tuple[Matrix, ...]
     rows: tuple[Matrix, ...] = ()
     super_rows: Tensor | None = None
-    own: tuple[Tensor, Tensor] | None = None
+    own: tuple[Tensor, Tensor, Matrix] | None = None
     label_hops: Tensor | None = None
     labels: Tensor | None = None
 
@@ -192,7 +192,7 @@ class Inputs:
             tuple(select(hop, nodes) for hop in self.hops),
             rows,
             self.super_rows,
-            None if self.own is None else (self.own[0][nodes], self.own[1][nodes]),
+            None if self.own is None else (self.own[0][nodes], self.own[1][nodes], select(self.features, nodes)),
             None if self.label_hops is None else self.label_hops[nodes],
             labels,
         )

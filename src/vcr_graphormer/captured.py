@@ -24,7 +24,7 @@ class CapturedStep:
     def possible(cls, trainer: Trainer, nodes: Tensor) -> bool:
         """Whether a step with these nodes can be replayed."""
         inputs = trainer.inputs
-        dense = all(isinstance(matrix, Tensor) for matrix in (inputs.features, *inputs.hops))
+        dense = all(isinstance(matrix, Tensor) for matrix in (*inputs.sources, *inputs.hops))
         return (
             inputs.device.type == "cuda"
             and trainer.steps_taken >= cls.WARM_UP

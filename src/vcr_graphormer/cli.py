@@ -198,10 +198,15 @@ def demo(
         "2. turn every image into a list of 20 tokens: itself, 3 hops, 8 structure- and 8 content-aware neighbours,\n"
         "   and train a transformer on the lists of the training images"
     )
-    own_run = (out / "demo").is_file()  # made by an earlier demo: may be replaced; other runs are not
+    mark = out / "demo"  # what an earlier demo made may be replaced; other runs are not
+    own_run = mark.is_file()
     with show_progress(config.training.epochs) as (progress, on_epoch):
-        run = train_run(graph, split, config, out, force=own_run, progress=progress, on_epoch=on_epoch)
-    (out / "demo").touch()
+
+        def note(stage: str, done: int, total: int) -> None:
+            mark.touch()
+            progress(stage, done, total)
+
+        run = train_run(graph, split, config, out, force=own_run, progress=note, on_epoch=on_epoch)
     print_stages(run.tokens_folder / "stages.json")
     run.store.verify()
     own = np.asarray(graph.labels)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -101,24 +103,28 @@ def print_history(run: Run) -> None:
     for title in ("", "train", "val", "test"):
         table.add_column(title, justify="right" if title else "left")
     for name in metrics["scores"]["test"]:
-        table.add_row(name, *(f"{metrics['scores'][part][name]:.4f}" for part in ("train", "val", "test")))
+        table.add_row(name, *(_number(metrics["scores"][part][name]) for part in ("train", "val", "test")))
     Console().print(table)
     spent = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in metrics["timings"].items())
     text = f"{metrics['parameters']:,} parameters on {metrics['device']}; {spent}"
     Console(width=None if sys.stdout.isatty() else 120).print(text, highlight=False)
 
 
+def _number(value: float | None) -> str:
+    return "none" if value is None or math.isnan(value) else f"{value:.4f}"
+
+
 def print_scores(scores: dict[str, dict[str, float]]) -> None:
     """Metrics by part."""
     table = Table("metric", *scores)
     for name in next(iter(scores.values())):
-        table.add_row(name, *(f"{scores[part][name]:.4f}" for part in scores))
+        table.add_row(name, *(_number(scores[part][name]) for part in scores))
     Console().print(table)
 
 
 def print_summary(summary: dict[str, Any]) -> None:
     """Mean and deviation over seeds."""
-    table = Table("part", "mean", "std", "seeds", title=f"{summary['dataset']}: {summary['metric']}")
+    table = Table("part", "mean", "std", "seeds", title=escape(f"{summary['dataset']}: {summary['metric']}"))
     for part in ("train", "val", "test"):
         row = summary[part]
         table.add_row(part, f"{row['mean']:.4f}", f"{row['std']:.4f}", str(len(row["values"])))
@@ -128,9 +134,10 @@ def print_summary(summary: dict[str, Any]) -> None:
 def print_predictions(found: Predictions, rows: int = 20) -> None:
     """The first predictions as a table: the decision and the three largest probabilities."""
     table = Table("node", "prediction", "probabilities" if found.task != "regression" else "")
-    classes = found.class_names or tuple(str(number) for number in range(found.probabilities.shape[1]))
+    given = found.class_names or tuple(str(number) for number in range(found.probabilities.shape[1]))
+    classes = [escape(label) for label in given]
     for row in range(min(rows, len(found))):
-        name = str(found.nodes[row] if found.names is None else found.names[row])
+        name = escape(str(found.nodes[row] if found.names is None else found.names[row]))
         chances = found.probabilities[row]
         if found.task == "regression":
             table.add_row(name, ", ".join(f"{value:.5g}" for value in chances))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,8 @@ def make_inputs(
         )
     model.check(store.num_hops)
     matrices = [graph.features, *(store.hop(number) for number in range(1, store.num_hops + 1))]
-    dense, fits = _residence(matrices, device, dtype)
+    links = [adjacency_rows(graph)] if model.adjacency_rows else []
+    dense, fits = residence([*matrices, *links], device, dtype)
     streamed = not fits if streamed is None else streamed
     on_device = device.type != "cpu" and not streamed
     home = device if on_device else torch.device("cpu")
@@ -94,12 +96,13 @@ def make_inputs(
     if known is not None and model.label_hops:
         parts = label_hops(graph, known, model.label_hops, bool(store.config["self_loops"]))
         around = torch.from_numpy(np.stack(parts, axis=1)).to(home)
-    super_rows, own = _super_nodes(graph, store, train, home)
+    super_rows, own = None, None
     ids = [_tensor(store.ids(kind), home) for kind in KINDS]
-    if super_rows is not None:
-        means = store.super_features("structure")
-        shift = 0 if means is None else len(means)
-        ids[1] = torch.where(ids[1] >= graph.num_nodes, ids[1] + shift, ids[1])
+    means = [store.super_features(kind) for kind in KINDS]
+    if means[0] is not None and means[1] is not None:
+        leave_out = store.config["content"] == "labels" and bool(store.config["leave_own_label_out"])
+        super_rows, own = super_nodes(means, store.assignment("content"), leave_out, home)
+        ids[1] = torch.where(ids[1] >= graph.num_nodes, ids[1] + len(means[0]), ids[1])
     return Inputs(
         features,
         tuple(hops),
@@ -113,7 +116,7 @@ def make_inputs(
         own,
         around,
         torch.from_numpy(known).to(home) if known is not None and model.label_embedding else None,
-        place(adjacency_rows(graph)) if model.adjacency_rows else None,
+        place(links[0]) if links else None,
     )
 
 
@@ -122,7 +125,7 @@ def _joined(parts: list[Tensor], streamed: bool) -> tuple[Tensor, ...]:
     return tuple(parts) if streamed else (torch.cat(parts, 1),)
 
 
-def _residence(matrices: list[Any], device: torch.device, dtype: torch.dtype) -> tuple[bool, bool]:
+def residence(matrices: list[Any], device: torch.device, dtype: torch.dtype) -> tuple[bool, bool]:
     """Whether the matrices fit on the device as dense ones, and whether they fit at all."""
     free = _SHARE * (torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else _free_memory())
     dense = sum(matrix.shape[0] * matrix.shape[1] * dtype.itemsize for matrix in matrices)
@@ -172,18 +175,25 @@ def _tensor(array: Any, home: torch.device, dtype: torch.dtype | None = None) ->
         return torch.from_numpy(np.asarray(array)).to(home, dtype)
 
 
-def _super_nodes(
-    graph: Graph, store: TokenStore, train: NDArray[np.int64], home: torch.device
-) -> tuple[Tensor | None, tuple[Tensor, Tensor] | None]:
-    """Mean features of super nodes, structure before content, and each training node's own class among them."""
-    means = [store.super_features(kind) for kind in KINDS]
-    if means[0] is None or means[1] is None:
-        return None, None
+def super_nodes(
+    means: Sequence[Any], assignment: Any, leave_out: bool, home: torch.device
+) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+    """Mean features of super nodes, structure before content, and each training node's own class among them.
+
+    Parameters
+    ----------
+    means
+        Of structure and of content super nodes.
+    assignment
+        The content super node of each node, -1 for none.
+    leave_out
+        Whether a node's own part is to be taken out of the mean of its class.
+    """
     rows = torch.cat([_tensor(part, home, torch.float32) for part in means])
-    if store.config["content"] != "labels" or not store.config["leave_own_label_out"] or not len(means[1]):
+    if not leave_out or not len(means[1]):
         return rows, None
-    assignment = np.asarray(store.assignment("content"))
-    sizes = np.bincount(assignment[assignment >= 0], minlength=len(means[1]))
-    own = np.where(assignment >= 0, assignment + len(means[0]), -1)
-    members = np.where(assignment >= 0, sizes[assignment], 0)
-    return rows, (_tensor(own, home, torch.int64), _tensor(members, home, torch.float32))
+    members = np.asarray(assignment)
+    sizes = np.bincount(members[members >= 0], minlength=len(means[1]))
+    own = np.where(members >= 0, members + len(means[0]), -1)
+    counts = np.where(members >= 0, sizes[members], 0)
+    return rows, (_tensor(own, home, torch.int64), _tensor(counts, home, torch.float32))

@@ -17,18 +17,20 @@ import torch
 from . import __version__
 from .checkpoint import save_tensors
 from .config import Config, to_toml
-from .datasets import load_data
+from .datasets import DataConfig, load_data
 from .errors import ConfigError, GraphError, StoreError
 from .graph import Graph
-from .inference import Progress, compute
+from .inference import Progress, compute, memory_advice, within_memory
 from .inputs import find_device
-from .labels import label_width
+from .labels import label_width, target_scale
 from .metrics import choose_metric, probabilities
 from .run import RUN_FILE, RUN_VERSION, Run
 from .split import PARTS, Split
 from .storage import MANIFEST, claim, replace_file, write_json
-from .tokens import tokenize
+from .tokens import check_tokens, tokenize
 from .training import Examples, OnEpoch, Trainer
+
+SEEDS_FILE = "seeds.toml"
 
 
 def train(
@@ -66,25 +68,34 @@ def train(
     _check(graph, split, config)
     find_device(device)
     folder = Path(out)
-    _make_room(folder, force)
-    graph_folder = graph.folder or graph.save(folder / "graph", overwrite=True)
-    split.save(folder / "split.npz")
-    with replace_file(folder / "config.toml") as temporary:
-        temporary.write_text(to_toml(config), encoding="utf-8")
+    store = folder / "tokens" if tokens is None else Path(tokens)
+    if tokens is not None:
+        check_tokens(graph, split.train, config.tokens, tokens)
+    for path in (graph.folder, None if tokens is None else store):
+        if path is not None and path.resolve().is_relative_to(folder.resolve()):
+            raise StoreError(f"{path} lies in {folder}, which the run would fill: choose another folder for the run")
+    scale = target_scale(np.asarray(graph.labels), split.train) if graph.task == "regression" else None
     about = {
         "kind": "run",
         "version": RUN_VERSION,
         "package": __version__,
-        "graph": _pointer(graph_folder, folder),
-        "tokens": _pointer(Path(tokens) if tokens is not None else folder / "tokens", folder),
+        "graph": _pointer(graph.folder or folder / "graph", folder),
+        "tokens": _pointer(store, folder),
         "fingerprint": graph.fingerprint,
         "task": graph.task,
+        "scale": None if scale is None else [part.tolist() for part in scale],
         "num_features": graph.num_features,
         "num_outputs": graph.num_classes,
         "num_labels": label_width(graph),
         "num_nodes": graph.num_nodes,
     }
-    write_json(folder / RUN_FILE, about)
+    _make_room(folder, force)
+    write_json(folder / RUN_FILE, about)  # first, so that what an interruption leaves is known for a run
+    if graph.folder is None:
+        graph.save(folder / "graph")
+    split.save(folder / "split.npz")
+    with replace_file(folder / "config.toml") as temporary:
+        temporary.write_text(to_toml(config), encoding="utf-8")
     return resume(folder, device, threads, progress, on_epoch)
 
 
@@ -101,6 +112,8 @@ def resume(
         return run
     lock = claim(run.path / RUN_FILE)
     try:
+        if run.finished:  # by another process, just now
+            return Run.open(path, device)
         with torch.random.fork_rng(devices=[run.device] if run.device.type == "cuda" else []):
             _execute(run, threads, progress, on_epoch)
     finally:
@@ -117,23 +130,22 @@ def _check(graph: Graph, split: Split, config: Config) -> None:
     split.check(graph.num_nodes, graph.labels, graph.class_names)
     config.tokens.check(graph, split.train)
     config.model.check(config.tokens.hops)
-    config.training.check()
+    config.training.check(graph.task)
     choose_metric(config.training.metric, graph.task)
-    if config.training.label_smoothing and graph.task == "regression":
-        raise ConfigError("training.label_smoothing is for class labels: set it to 0 for regression")
 
 
 def _make_room(folder: Path, force: bool) -> None:
     """An empty folder; what is there already is replaced only if it is a run and only if that was asked for."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        if not (folder / RUN_FILE).is_file():
+        known = [folder / name for name in (RUN_FILE, SEEDS_FILE) if (folder / name).is_file()]
+        if not known:
             raise StoreError(f"{folder} exists and is not a run: choose another folder")
         if not force:
             raise StoreError(
                 f"{folder} holds a run already: choose another folder, continue it (train --resume, vcr.resume) or "
                 f"replace it (--force, force=True)"
             )
-        claim(folder / RUN_FILE).close()
+        claim(known[0]).close()
         shutil.rmtree(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -154,11 +166,13 @@ def _execute(run: Run, threads: int | None, progress: Progress | None, on_epoch:
     tokenize(graph, split.train, config.tokens, run.tokens_folder, threads, progress)
     clock.append(time.perf_counter())
     torch.manual_seed(config.training.seed)
-    model = run.new_model().to(run.device)
     labels = np.asarray(graph.labels)
     scale = run.scale
     seen, judged = (Examples(part, labels[part]) for part in (split.train, split.val))
-    trainer = Trainer(model, run.inputs, seen, judged, graph.task, config.training, scale, run.path)
+    advice = memory_advice(config.training.batch_size, run.store.num_tokens, config.model.hidden_channels)
+    with within_memory(run.device, advice):
+        model = run.new_model().to(run.device)
+        trainer = Trainer(model, run.inputs, seen, judged, graph.task, config.training, scale, run.path)
     trainer.restore()
     best = trainer.fit(on_epoch)
     clock.append(time.perf_counter())
@@ -178,7 +192,10 @@ def _execute(run: Run, threads: int | None, progress: Progress | None, on_epoch:
             "dataset": graph.name,
             "metric": metric,
             **{part: scores[part][metric] for part in PARTS},
-            "scores": scores,
+            # JSON has no NaN: a metric that a part cannot have, such as ROC-AUC of a single class, is null.
+            "scores": {
+                part: {name: None if np.isnan(v) else v for name, v in row.items()} for part, row in scores.items()
+            },
             "seed": config.training.seed,
             "split_seed": config.data.seed,
             "epochs": trainer.epoch,
@@ -192,6 +209,11 @@ def _execute(run: Run, threads: int | None, progress: Progress | None, on_epoch:
         },
     )
     shutil.rmtree(run.path / "checkpoint", ignore_errors=True)  # the run is finished: nothing to go on from
+
+
+def _without_nan(row: dict[str, float]) -> dict[str, float | None]:
+    """JSON has no NaN: a metric that a part cannot have, such as ROC-AUC of a single class, is null."""
+    return {name: None if np.isnan(value) else value for name, value in row.items()}
 
 
 def _device_name(device: torch.device) -> str:
@@ -226,13 +248,14 @@ def train_seeds(
     if seeds < 1:
         raise ConfigError(f"seeds is {seeds}; it must be 1 or more")
     folder = Path(out)
-    started = folder / "seeds.toml"
-    if not started.is_file():
+    started = folder / SEEDS_FILE
+    if not started.is_file() or force:
+        _load_labelled(config.data)  # before anything is written or replaced
         _make_room(folder, force)
         with replace_file(started) as temporary:
             temporary.write_text(to_toml(config), encoding="utf-8")
     elif started.read_text(encoding="utf-8") != to_toml(config):
-        raise StoreError(f"{folder} holds runs with other settings: choose another folder, or delete it")
+        raise StoreError(f"{folder} holds runs with other settings: choose another folder, or replace them (--force)")
     runs = []
     for seed in range(seeds):
         run = _train_seed(config, seed, folder, device, threads, progress, on_epoch)
@@ -264,12 +287,19 @@ def _train_seed(
     published = config.data.split == "published"
     data = config.data if published else replace(config.data, seed=seed)
     settings = replace(config, data=data, training=replace(config.training, seed=seed))
-    graph, split = load_data(data)
-    if split is None:
-        raise GraphError("the graph has no labels to learn from")
+    graph, split = _load_labelled(data)
     saved = graph.folder or folder / "graph"
     if not (saved / MANIFEST).is_file():
         graph.save(saved)
+    elif Graph.open(saved).fingerprint != graph.fingerprint:
+        raise StoreError(f"the data of {folder} has changed since its first run: choose another folder, or --force")
     if target.is_dir():
         shutil.rmtree(target)  # begun, but killed before it could be continued
     return train(Graph.open(saved), split, settings, target, None, device, False, threads, progress, on_epoch)
+
+
+def _load_labelled(data: DataConfig) -> tuple[Graph, Split]:
+    graph, split = load_data(data)
+    if split is None:
+        raise GraphError(f"{data.dataset} has no labels to learn from")
+    return graph, split

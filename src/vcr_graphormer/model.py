@@ -114,8 +114,9 @@ class VCRGraphormer(nn.Module):
         self.label_weight = self._label_weight(num_labels) if config.label_embedding else None
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(width)
+        inner = max(1, width // 2)
         self.readout_weight = nn.Linear(width, 1, bias=False) if config.readout == "attention" else None
-        self.head = nn.Sequential(nn.Linear(width, width // 2), nn.GELU(), nn.Linear(width // 2, num_outputs))
+        self.head = nn.Sequential(nn.Linear(width, inner), nn.GELU(), nn.Linear(inner, num_outputs))
 
     def _label_weight(self, num_labels: int) -> nn.Parameter:
         return nn.Parameter(torch.randn(num_labels, self.config.hidden_channels) / math.sqrt(num_labels))
@@ -189,13 +190,17 @@ class VCRGraphormer(nn.Module):
         return F.embedding(places, torch.cat([projected, *hops]) if hops else projected)
 
     def _without_own(self, tokens: Tensor, batch: Batch, num_rows: int) -> Tensor:
-        """Take the target's own part out of the mean of its class: (members · mean - own) / (members - 1)."""
+        """Take the target's own part out of the mean of its class: (members · mean - own) / (members - 1).
+
+        The own part is X(u) W₀ + b as it is in the mean: without dropout, and without what rich tokens add.
+        """
         assert batch.own is not None
-        own, members = batch.own
+        place, members, features = batch.own
+        itself = (project(features, self.feature_weights[0]) + self.bias)[:, None]
         others = (members - 1).clamp(min=1)[:, None, None]
-        is_own = (batch.place[:, 1:] - num_rows == own[:, None]) & (own[:, None] >= 0)
+        is_own = (batch.place[:, 1:] - num_rows == place[:, None]) & (place[:, None] >= 0)
         is_own = F.pad(is_own, (1 + self.num_hops, 0))[..., None]
-        without = (members[:, None, None] * tokens - tokens[:, :1]) / others
+        without = (members[:, None, None] * tokens - itself) / others
         return torch.where(is_own, without.to(tokens.dtype), tokens)
 
     def _kinds(self, length: int, device: torch.device) -> Tensor:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .errors import ConfigError, StoreError
+
 if TYPE_CHECKING:
     from .config import Config
 
@@ -27,7 +29,7 @@ DatasetName = Annotated[
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, made by train.")]
 Nodes = Annotated[
-    str | None, typer.Option("--nodes", help="Node ids or names, separated by commas, or @FILE with one per line.")
+    str | None, typer.Option("--nodes", help="Node ids or names, separated by commas; @FILE: one per line.")
 ]
 Threads = Annotated[int | None, typer.Option("--threads", help="For the token lists; default: all cores.")]
 
@@ -52,11 +54,12 @@ def read_nodes(text: str | None) -> list[str] | None:
     if text is None:
         return None
     if text.startswith("@"):
-        from .errors import StoreError
-
         try:
             lines = Path(text[1:]).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise StoreError(f"cannot read the nodes from {text[1:]}: {error}") from error
         return [line.strip() for line in lines if line.strip()]
-    return [part.strip() for part in text.split(",") if part.strip()]
+    nodes = [part.strip() for part in text.split(",") if part.strip()]
+    if not nodes:
+        raise ConfigError("--nodes is empty: give ids or names, or leave it out for all nodes")
+    return nodes

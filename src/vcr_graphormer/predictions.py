@@ -112,7 +112,8 @@ def _by_name(graph: Graph, names: list[str]) -> NDArray[np.int64]:
             raise GraphError(f"there is no node named {wrong!r}: the nodes have no names, give ids")
         return find_nodes(graph, np.asarray([int(name) for name in names]))
     places = {str(name): place for place, name in enumerate(graph.names)}
-    missing = next((name for name in names if name not in places), None)
+    found = [places.get(name, int(name) if name.isdecimal() else -1) for name in names]  # a number may be an id
+    missing = next((name for name, place in zip(names, found, strict=True) if place < 0), None)
     if missing is not None:
-        raise GraphError(f"there is no node named {missing!r}")
-    return np.asarray([places[name] for name in names], dtype=np.int64)
+        raise GraphError(f"there is no node named {missing!r} (names with commas: put them into a file, one per line)")
+    return find_nodes(graph, np.asarray(found, dtype=np.int64))

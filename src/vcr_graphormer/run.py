@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .arrays import Array
+from .arrays import Array, Task
 from .batches import Inputs
 from .checkpoint import load_tensors
 from .config import Config, load_config
@@ -20,13 +19,13 @@ from .errors import ConfigError, GraphError, StoreError
 from .graph import Graph
 from .inference import Progress, choose_micro_batch, choose_precision, compute
 from .inputs import find_device, make_inputs
-from .labels import target_scale
 from .metrics import METRICS_OF_TASK, decide, measure, probabilities
 from .model import VCRGraphormer
 from .predictions import Predictions, find_nodes
 from .split import PARTS, Split
 from .storage import read_json
 from .store import TokenStore
+from .training import HISTORY, read_history
 
 RUN_FILE = "run.json"
 RUN_VERSION = 1
@@ -59,7 +58,8 @@ class Run:
         """Open a run folder, finished or not, made on whatever device."""
         folder = Path(path)
         if not (folder / RUN_FILE).is_file():
-            raise StoreError(f"{folder} is not a run folder: {RUN_FILE} is missing")
+            inside = next((f": give one of its runs, such as {run.parent}" for run in folder.glob(f"*/{RUN_FILE}")), "")
+            raise StoreError(f"{folder} is not a run folder: {RUN_FILE} is missing{inside}")
         about = read_json(folder / RUN_FILE)
         if about.get("kind") != "run" or about.get("version") != RUN_VERSION:
             raise StoreError(
@@ -94,8 +94,7 @@ class Run:
     @cached_property
     def history(self) -> list[dict[str, float]]:
         """One row per epoch: loss, validation loss and metric, learning rate, seconds."""
-        file = self.path / "history.jsonl"
-        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
+        return read_history(self.path / HISTORY)
 
     @cached_property
     def graph(self) -> Graph:
@@ -125,12 +124,17 @@ class Run:
         """Of matrix products on this device."""
         return choose_precision(self.config.training.precision, self.device)
 
-    @cached_property
+    @property
+    def task(self) -> Task:
+        """What the model was trained for."""
+        task: Task = self.about["task"]
+        return task
+
+    @property
     def scale(self) -> tuple[Array, Array] | None:
         """Mean and standard deviation of regression targets over the training nodes."""
-        return (
-            target_scale(np.asarray(self.graph.labels), self.split.train) if self.graph.task == "regression" else None
-        )
+        scale = self.about["scale"]
+        return None if scale is None else (np.asarray(scale[0]), np.asarray(scale[1]))
 
     @property
     def batch_size(self) -> int:
@@ -176,7 +180,7 @@ class Run:
     def predict(self, nodes: Any = None, progress: Progress | None = None) -> Predictions:
         """Probabilities and decisions for node ids or names; default: all nodes."""
         chosen = find_nodes(self.graph, nodes)
-        return self.wrap(chosen, probabilities(self._compute(chosen, False, progress), self.graph.task, self.scale))
+        return self.wrap(chosen, probabilities(self._compute(chosen, False, progress), self.task, self.scale))
 
     def embed(self, nodes: Any = None, progress: Progress | None = None) -> NDArray[np.float32]:
         """The vectors before the classification head [m, hidden], for node ids or names; default: all nodes."""
@@ -190,7 +194,7 @@ class Run:
         """Predictions with the names of nodes and classes."""
         graph = self.graph
         names = None if graph.names is None else np.asarray(graph.names)[nodes]
-        return Predictions(nodes, predicted, decide(predicted, graph.task), graph.task, names, graph.class_names)
+        return Predictions(nodes, predicted, decide(predicted, self.task), self.task, names, graph.class_names)
 
     def evaluate(self, part: str = "test", progress: Progress | None = None) -> dict[str, float]:
         """Every metric of the task on `train`, `val` or `test`."""
@@ -201,8 +205,10 @@ class Run:
 
     def score(self, predicted: NDArray[np.float32], nodes: NDArray[np.int64]) -> dict[str, float]:
         """Every metric of the task for predictions of these nodes."""
-        task, labels = self.graph.task, np.asarray(self.graph.labels)[nodes]
-        return {metric: measure(metric, predicted, labels, task) for metric in METRICS_OF_TASK[task]}
+        if self.graph.labels is None or self.graph.task != self.task:
+            raise GraphError(f"the graph has no labels to compare the predictions of this {self.task} with")
+        labels = np.asarray(self.graph.labels)[nodes]
+        return {metric: measure(metric, predicted, labels, self.task) for metric in METRICS_OF_TASK[self.task]}
 
     def on(self, graph: Graph, tokens: TokenStore) -> Run:
         """The same model on another graph with the same features and classes, for example a later version of it."""
@@ -210,6 +216,16 @@ class Run:
             raise GraphError(
                 f"the graph has {graph.num_features} features but the model was trained on {self.about['num_features']}"
             )
+        for name in ("hops", "structure_tokens", "content_tokens", "super_tokens", "self_loops"):
+            if tokens.config[name] != getattr(self.config.tokens, name):
+                raise StoreError(
+                    f"{tokens.path} was made with tokens.{name} = {tokens.config[name]}, the model was trained with "
+                    f"{getattr(self.config.tokens, name)}"
+                )
+        if self.config.model.adjacency_rows and graph.num_nodes != self.about["num_nodes"]:
+            raise GraphError("the model knows nodes by their links (adjacency_rows): it cannot read another graph")
+        if self.split.train.max() >= graph.num_nodes:
+            raise GraphError(f"training node {self.split.train.max()} is not in the graph of {graph.num_nodes} nodes")
         other = replace(self)
         other.__dict__.update(graph=graph, store=tokens, model=self.model, metrics={}, split=self.split)
         return other

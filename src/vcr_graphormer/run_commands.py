@@ -74,10 +74,10 @@ def train(
             raise ConfigError(f"{resume} holds the runs of several seeds: give the same train command again")
     else:
         chosen = read_config(config, override, dataset=dataset, root=data)
-        folder = out or Path("runs") / Path(chosen.data.dataset).name
+        folder = out or Path("runs") / Path(chosen.data.dataset).resolve().name
     if seeds is not None:
-        if tokens is not None:
-            raise ConfigError("--tokens is for one split; with --seeds each split has its own store")
+        if tokens is not None or tensorboard:
+            raise ConfigError("--tokens and --tensorboard are for one run: leave them out with --seeds")
         _train_seeds(chosen, seeds, folder, device, force, threads)
         return
     writer = _tensorboard(folder) if tensorboard else None
@@ -94,7 +94,9 @@ def train(
                     raise GraphError(f"{chosen.data.dataset} has no labels to learn from")
                 run = train_run(graph, split, chosen, folder, tokens, device, force, threads, progress, on_epoch)
     except KeyboardInterrupt:
-        say_error(f"stopped; continue with: vcr-graphormer train --resume {shlex.quote(str(folder))}")
+        begun = (folder / "config.toml").is_file()
+        way = f"; continue with: vcr-graphormer train --resume {shlex.quote(str(folder))}" if begun else ""
+        say_error(f"stopped{way}")
         raise typer.Exit(130) from None
     assert isinstance(run, Run)
     print_history(run)
@@ -157,6 +159,8 @@ def evaluate(
     opened = Run.open(run, device)
     opened.check_finished()
     with StageProgress() as progress:
+        if part not in (*PARTS, "all"):
+            raise ConfigError(f"--part is {part!r}; it must be {', '.join(PARTS)} or all")
         scores = {name: opened.evaluate(name, progress) for name in (PARTS if part == "all" else (part,))}
     print_scores(scores)
 

@@ -77,7 +77,7 @@ class TrainConfig:
     weight_decay: float = _field(1e-5, "of AdamW")
     label_smoothing: float = _field(0.0, "share of a class label spread over all classes")
     gradient_clip: float = _field(1.0, "largest norm of a step's gradient; 0 is no limit")
-    patience: int = _field(50, "epochs without a better validation metric before training stops")
+    patience: int = _field(50, "epochs without a better validation metric after which training stops")
     metric: str = _field("auto", "what validation is judged by: accuracy, macro_f1, roc_auc, mae, rmse")
     average: float = _field(0.0, "decay of the moving average of weights that is evaluated and kept; 0 is off")
     precision: str = _field("auto", "float32, bfloat16, or auto: bfloat16 on a GPU that has it")
@@ -85,8 +85,8 @@ class TrainConfig:
     checkpoint_every: int = _field(10, "epochs between checkpoints; 0 writes none")
     seed: int = _field(0, "seed of weights, order and dropout")
 
-    def check(self) -> TrainConfig:
-        """Refuse values out of range."""
+    def check(self, task: str = "classification") -> TrainConfig:
+        """Refuse values out of range, and those that mean nothing for the task."""
         for name, least in (("epochs", 1), ("batch_size", 1), ("patience", 1)):
             _whole(self, "training", name, least)
         for name in ("micro_batch", "warmup_steps", "decay_steps", "checkpoint_every"):
@@ -103,6 +103,8 @@ class TrainConfig:
         _one_of(self, "training", "metric", ("auto", *METRICS))
         _one_of(self, "training", "precision", PRECISIONS)
         check_seed(self.seed)
+        if self.label_smoothing and task == "regression":
+            raise ConfigError("training.label_smoothing is for class labels: set it to 0 for regression")
         return self
 
 

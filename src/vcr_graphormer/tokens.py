@@ -70,9 +70,7 @@ def tokenize(
     identity = _identity(graph, nodes, config, content)
     folder = Path(out)
     if (folder / MANIFEST).is_file():
-        store = TokenStore.open(folder)
-        store.check(identity)
-        return store
+        return _open_checked(folder, identity)
     with JobFolder(folder, identity) as work:
         job = _Job(graph, nodes, config, content, work, threads, progress or (lambda *_: None))
         arrays = {**job.rank_all(), **job.hop_all()}
@@ -84,6 +82,19 @@ def tokenize(
             temporary.write_text(json.dumps(job.stages.rows, indent=1))
         work.end()
     return TokenStore.open(folder)
+
+
+def check_tokens(graph: Graph, train: Any, config: TokenConfig, out: str | Path) -> None:
+    """Refuse a finished store at `out` that belongs to another graph, split or configuration."""
+    if (Path(out) / MANIFEST).is_file():
+        nodes = np.unique(check_sources(train, graph.num_nodes, "train"))
+        _open_checked(Path(out), _identity(graph, nodes, config, config.check(graph, nodes)))
+
+
+def _open_checked(folder: Path, identity: dict[str, str]) -> TokenStore:
+    store = TokenStore.open(folder)
+    store.check(identity)
+    return store
 
 
 def _identity(graph: Graph, train: NDArray[np.int64] | None, config: TokenConfig, content: str) -> dict[str, str]:

@@ -9,10 +9,10 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from .metrics import choose_metric, is_better, measure, probabilities
 from .model import VCRGraphormer
 from .objective import compute_loss, count_known, learning_rate
 from .settings import TrainConfig
+from .storage import replace_file
 
 OnEpoch = Callable[[dict[str, float]], None]
 CHECKPOINT = "checkpoint/last.safetensors"
@@ -37,9 +38,14 @@ HISTORY = "history.jsonl"
 
 @dataclass
 class Best:
-    """The epoch with the best validation metric so far, and a copy of its weights."""
+    """The epoch with the best validation metric so far, and a copy of its weights.
+
+    At equal metric the lower validation loss is the better epoch; `improved` is the last epoch with a better metric,
+    from which patience counts.
+    """
 
     epoch: int = 0
+    improved: int = 0
     value: float = math.nan
     loss: float = math.inf
     state: dict[str, Tensor] = field(default_factory=dict)
@@ -100,9 +106,7 @@ class Trainer:
         folder: Path | None = None,
     ) -> None:
         self.model, self.inputs, self.train, self.val, self.task = model, inputs, train, val, task
-        self.config, self.scale, self.folder = config.check(), scale, folder
-        if config.label_smoothing and task == "regression":
-            raise ConfigError("training.label_smoothing is for class labels: set it to 0 for regression")
+        self.config, self.scale, self.folder = config.check(task), scale, folder
         self.metric = choose_metric(config.metric, task)
         self.precision = choose_precision(config.precision, inputs.device)
         self.micro_batch = choose_micro_batch(
@@ -148,7 +152,7 @@ class Trainer:
     def finished(self) -> bool:
         """Whether there is nothing left to do."""
         return self.epoch >= self.config.epochs or (
-            self.epoch > 0 and self.epoch - self.best.epoch >= self.config.patience
+            self.epoch > 0 and self.epoch - self.best.improved >= self.config.patience
         )
 
     def _run_epoch(self) -> dict[str, float]:
@@ -159,11 +163,12 @@ class Trainer:
         logits = compute(self._low_precision(judged), self.inputs, self.val.nodes, self.micro_batch)
         value = measure(self.metric, probabilities(logits, self.task, self.scale), self.val.labels, self.task)
         val_loss = float(compute_loss(torch.from_numpy(logits), self._wanted(self.val), self.task))
-        tie = value == self.best.value and val_loss < self.best.loss
-        if self.best.epoch == 0 or is_better(self.metric, value, self.best.value) or tie:
+        self._check_validation(logits, value)
+        better = self.best.epoch == 0 or is_better(self.metric, value, self.best.value)
+        if better or (value == self.best.value and val_loss < self.best.loss):
             # A copy: the live weights go on changing.
             state = {name: tensor.detach().clone() for name, tensor in judged.state_dict().items()}
-            self.best = Best(self.epoch, value, val_loss, state)
+            self.best = Best(self.epoch, self.epoch if better else self.best.improved, value, val_loss, state)
         self.seconds += time.perf_counter() - start
         row = {
             "epoch": self.epoch,
@@ -199,7 +204,7 @@ class Trainer:
         """One pass over the training nodes; returns the mean loss of its steps."""
         self.worker.train()
         # Drawn from seed and epoch, not from a running state, so that a resumed run takes the same order.
-        generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + self.epoch)
+        generator = torch.Generator().manual_seed((self.config.seed * 1_000_003 + self.epoch) % 2**63)
         order = torch.randperm(len(self.nodes), generator=generator)
         nodes = torch.split(self.nodes[order.to(self.nodes.device)], self.config.batch_size)
         labels = torch.split(self.labels[order.to(self.labels.device)], self.config.batch_size)
@@ -280,12 +285,26 @@ class Trainer:
         if not len(wrong):
             return
         step = self.epoch * self.steps_per_epoch + int(wrong[0]) + 1
+        self._stop(f"the loss became {float(losses[wrong[0]])} at", step)
+
+    def _check_validation(self, logits: Array, value: float) -> None:
+        """Weights that give no numbers are neither kept as the best nor written to a checkpoint."""
+        if not np.isfinite(logits).all():
+            self._stop("the validation outputs are no longer numbers after", self.step)
+        if math.isnan(value):
+            raise ConfigError(
+                f"training.metric {self.metric} cannot be computed on the validation part, which has one kind of label "
+                f"only: choose another metric or a larger part"
+            )
+
+    def _stop(self, what: str, step: int) -> NoReturn:
         kept = "no checkpoint was written yet"
         if self.folder is not None and (self.folder / CHECKPOINT).is_file():
             kept = f"the last good checkpoint is kept in {self.folder / CHECKPOINT}"
+        epoch = -(-step // self.steps_per_epoch)
         raise TrainingError(
-            f"the loss became {float(losses[wrong[0]])} at step {step} (epoch {self.epoch + 1}): lower "
-            f"training.learning_rate, set training.gradient_clip, or scale the features; {kept}"
+            f"{what} step {step} (epoch {epoch}): lower training.learning_rate, set training.gradient_clip, or scale "
+            f"the features; {kept}"
         )
 
     def save(self) -> None:
@@ -302,7 +321,7 @@ class Trainer:
         if self.inputs.device.type == "cuda":
             tensors["random/cuda"] = torch.cuda.get_rng_state(self.inputs.device)
         about = {"epoch": self.epoch, "step": self.step, "seconds": self.seconds, "best_epoch": self.best.epoch}
-        about |= {"best_value": self.best.value, "best_loss": self.best.loss}
+        about |= {"improved": self.best.improved, "best_value": self.best.value, "best_loss": self.best.loss}
         save_tensors(self.folder / CHECKPOINT, tensors, about)
 
     def restore(self) -> None:
@@ -312,7 +331,10 @@ class Trainer:
         if not file.is_file():
             (self.folder / HISTORY).unlink(missing_ok=True)
             return
-        tensors, about = load_tensors(file)
+        try:
+            tensors, about = load_tensors(file)
+        except StoreError as error:
+            raise StoreError(f"{error}; delete it to train from the start") from error
         try:
             self.model.load_state_dict(under("model/", tensors))
             if self.average is not None:
@@ -320,7 +342,7 @@ class Trainer:
             names = [name for name, _ in self.model.named_parameters()]
             restore_optimizer(self.optimizer, names, under("optimizer/", tensors))
             best = {name: value.to(self.inputs.device) for name, value in under("best/", tensors).items()}
-            self.best = Best(about["best_epoch"], about["best_value"], about["best_loss"], best)
+            self.best = Best(about["best_epoch"], about["improved"], about["best_value"], about["best_loss"], best)
             self.epoch, self.step, self.seconds = about["epoch"], about["step"], about["seconds"]
             torch.set_rng_state(tensors["random/cpu"])
             if self.inputs.device.type == "cuda" and "random/cuda" in tensors:
@@ -332,6 +354,16 @@ class Trainer:
 
 def _cut_history(file: Path, epochs: int) -> list[dict[str, float]]:
     """Forget what was written after the checkpoint: those epochs are run again."""
-    lines = file.read_text(encoding="utf-8").splitlines()[:epochs] if file.is_file() else []
-    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return [json.loads(line) for line in lines]
+    rows = read_history(file)[:epochs]
+    with replace_file(file) as temporary:
+        temporary.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    return rows
+
+
+def read_history(file: Path) -> list[dict[str, float]]:
+    """The epochs of `history.jsonl`, up to a line that was cut short by a crash."""
+    rows: list[dict[str, float]] = []
+    with suppress(ValueError):
+        for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else []:
+            rows.append(json.loads(line))  # noqa: PERF401
+    return rows

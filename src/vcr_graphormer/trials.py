@@ -12,12 +12,17 @@ from torch import Tensor
 
 from .batches import Inputs
 from .config import Config
-from .connections import Connections, content_connections, feature_connections, structure_connections
-from .errors import ConfigError
+from .connections import (
+    Connections,
+    content_connections,
+    feature_connections,
+    no_connections,
+    structure_connections,
+)
 from .graph import Graph
 from .hops import join_blocks, normalized_adjacency, propagate
 from .inference import choose_precision, compute
-from .inputs import adjacency_rows, to_matrix
+from .inputs import adjacency_rows, residence, super_nodes, to_matrix
 from .labels import label_hops, label_matrix, label_width, target_scale
 from .matrices import Matrix
 from .metrics import measure, probabilities
@@ -26,7 +31,8 @@ from .pagerank import Ranker
 from .settings import ModelConfig
 from .split import Split
 from .storage import digest
-from .store import TokenConfig
+from .store import KINDS, TokenConfig
+from .tokens import member_means
 from .training import Examples, Trainer
 from .vectors import coarse_clusters
 
@@ -88,11 +94,20 @@ class Workbench:
 
     def inputs(self, split: Split, tokens: TokenConfig, model: ModelConfig) -> Inputs:
         """Batches' source for this split and these settings."""
-        if tokens.super_tokens != "drop":
-            raise ConfigError("super tokens need a token store: use train")
         content = tokens.check(self.graph, split.train)
         model.check(tokens.hops)
-        structure, following = self._structure(tokens), self._content(split, tokens, content)
+        structure, following = (self._ranking(kind, split, tokens, content) for kind in KINDS)
+        super_rows, own = None, None
+        if tokens.super_tokens == "mean":
+            leave_out = content == "labels" and tokens.leave_own_label_out
+            groups = [
+                self._groups("structure", split, tokens, content),
+                self._groups("content", split, tokens, content),
+            ]
+            means = [member_means(self.graph.features, group) for group in groups]
+            super_rows, own = super_nodes(means, groups[1].assignment, leave_out, self.device)
+            ids = following[0]
+            following = torch.where(ids >= self.graph.num_nodes, ids + len(means[0]), ids), following[1]
         known = label_matrix(self.graph, split.train) if model.label_hops or model.label_embedding else None
         around = None
         if known is not None and model.label_hops:
@@ -106,6 +121,8 @@ class Workbench:
             tokens.structure_tokens,
             self.device,
             rich_tokens=model.rich_tokens,
+            super_rows=super_rows,
+            own=own,
             label_hops=around,
             labels=torch.from_numpy(known).to(self.device) if known is not None and model.label_embedding else None,
             adjacency=self._adjacency() if model.adjacency_rows else None,
@@ -123,7 +140,8 @@ class Workbench:
 
     def _place(self, matrix: Any) -> Matrix:
         on_gpu = self.device.type == "cuda"
-        return to_matrix(matrix, self.device, self.precision if on_gpu else None, dense=on_gpu)
+        dense = on_gpu and residence([matrix], self.device, self.precision)[0]
+        return to_matrix(matrix, self.device, self.precision if on_gpu else None, dense)
 
     def _adjacency(self) -> Matrix:
         made: Matrix = self._once("adjacency", lambda: self._place(adjacency_rows(self.graph)))
@@ -134,26 +152,35 @@ class Workbench:
             self._kept[key] = make()
         return self._kept[key]
 
-    def _structure(self, tokens: TokenConfig) -> tuple[Tensor, Tensor]:
+    def _groups(self, kind: str, split: Split, tokens: TokenConfig, content: str) -> Connections:
+        """The super nodes of structure or content; none where there are no tokens of the kind."""
+        if not (tokens.structure_tokens if kind == "structure" else tokens.content_tokens):
+            return no_connections(self.graph.num_nodes)
+        if kind == "structure":
+            key: Any = ("clusters", tokens.clusters, tokens.seed)
+            made: Connections = self._once(key, lambda: structure_connections(self.graph, tokens.clusters, tokens.seed))
+            return made
+        if content == "labels":
+            return content_connections(self.graph.labels, split.train)
+        return feature_connections(self.graph.features, tokens.content_clusters, tokens.seed)
+
+    def _ranking(self, kind: str, split: Split, tokens: TokenConfig, content: str) -> tuple[Tensor, Tensor]:
+        """Ids and scores of components 3 or 4 on the device; each ranking is computed once."""
+        leave_out = kind == "content" and content == "labels" and tokens.leave_own_label_out
+        settings = (tokens.restart, tokens.tolerance, tokens.seed, tokens.super_tokens, tokens.score_type)
+        if kind == "structure":
+            key: Any = (kind, tokens.structure_tokens, tokens.clusters, *settings)
+            count = tokens.structure_tokens
+        else:
+            which = digest(split.train) if content == "labels" else str(tokens.content_clusters)
+            key = (kind, tokens.content_tokens, content, which, leave_out, *settings)
+            count = tokens.content_tokens
+
         def make() -> tuple[Tensor, Tensor]:
-            connections = structure_connections(self.graph, tokens.clusters, tokens.seed)
-            return self._rank(connections, tokens.structure_tokens, tokens, leave_out=False)
+            return self._rank(self._groups(kind, split, tokens, content), count, tokens, leave_out)
 
-        key = ("structure", tokens.structure_tokens, tokens.clusters, tokens.restart, tokens.tolerance, tokens.seed)
-        return self._once(key, make)  # type: ignore[no-any-return]
-
-    def _content(self, split: Split, tokens: TokenConfig, content: str) -> tuple[Tensor, Tensor]:
-        def make() -> tuple[Tensor, Tensor]:
-            if content == "labels":
-                connections = content_connections(self.graph.labels, split.train)
-            else:
-                connections = feature_connections(self.graph.features, tokens.content_clusters, tokens.seed)
-            return self._rank(connections, tokens.content_tokens, tokens, content == "labels" and leave_out)
-
-        leave_out = tokens.leave_own_label_out
-        which = digest(split.train) if content == "labels" else str(tokens.content_clusters)
-        key = ("content", content, which, tokens.content_tokens, tokens.restart, tokens.tolerance, leave_out)
-        return self._once((*key, tokens.seed), make)  # type: ignore[no-any-return]
+        found: tuple[Tensor, Tensor] = self._once(key, make)
+        return found
 
     def _rank(
         self, connections: Connections, count: int, tokens: TokenConfig, leave_out: bool
@@ -165,5 +192,7 @@ class Workbench:
             )
         coarse = self._once(("coarse", tokens.seed), lambda: coarse_clusters(self.graph, tokens.seed))
         ranker = Ranker.prepare(self.graph, connections, tokens.restart, coarse)
-        found = ranker.rank(np.arange(nodes), count, tokens.tolerance, leave_out, False)
-        return torch.from_numpy(found.ids).to(self.device), torch.from_numpy(found.scores).to(self.device)
+        keep_super = tokens.super_tokens == "mean"
+        found = ranker.rank(np.arange(nodes), count, tokens.tolerance, leave_out, keep_super)
+        scores = found.scores.astype(tokens.score_type)
+        return torch.from_numpy(found.ids).to(self.device), torch.from_numpy(scores).to(self.device)

@@ -1,0 +1,63 @@
+"""The workbench makes the same numbers as `train`, for every kind of setting, and keeps what it has."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import vcr_graphormer as vcr
+from vcr_graphormer import Config, Graph, Split
+from vcr_graphormer.trials import Workbench
+
+CONFIG = Config(
+    tokens=vcr.TokenConfig(hops=2, clusters=4, structure_tokens=3, content_tokens=3),
+    model=vcr.ModelConfig(hidden_channels=16, heads=2),
+    training=vcr.TrainConfig(epochs=3, batch_size=64, warmup_steps=5, learning_rate=0.01),
+)
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return vcr.generate(nodes=200, edges=900, classes=3, features=8, homophily=0.7, seed=0)
+
+
+CHANGES: list[dict[str, Any]] = [
+    {},
+    {"tokens": {"super_tokens": "mean"}},
+    {"tokens": {"content": "features", "content_clusters": 3}},
+    {"tokens": {"content_tokens": 0, "hops": 1, "self_loops": True}},
+    {"model": {"rich_tokens": 2, "label_hops": 2, "label_embedding": True, "adjacency_rows": True}},
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_equals_train(graph: Graph, tmp_path: Path, change: dict[str, Any]) -> None:
+    split = Split.random(graph.labels, seed=0)
+    sections: Any = {name: replace(getattr(CONFIG, name), **values) for name, values in change.items()}
+    config = replace(CONFIG, **sections)
+    bench = Workbench(graph, torch.device("cpu"))
+    run = vcr.train(graph, split, config, tmp_path / "run", device="cpu")
+    for _ in range(2):  # the second time from what is kept
+        trial = bench.train(split, config)
+        for part in ("train", "val", "test"):
+            assert getattr(trial, part) == pytest.approx(run.metrics[part])
+        assert (trial.epochs, trial.best_epoch) == (3, run.metrics["best_epoch"])
+
+
+def test_the_test_part_is_left_alone_on_request(graph: Graph) -> None:
+    trial = Workbench(graph, torch.device("cpu")).train(Split.random(graph.labels, seed=0), CONFIG, test=False)
+    assert np.isnan(trial.test)
+    assert trial.val > 0
+
+
+def test_hops_are_made_once_and_extended(graph: Graph) -> None:
+    bench, split = Workbench(graph, torch.device("cpu")), Split.random(graph.labels, seed=0)
+    few = bench.inputs(split, CONFIG.tokens, CONFIG.model)
+    more = bench.inputs(split, replace(CONFIG.tokens, hops=4), CONFIG.model)
+    assert few.hops[1] is more.hops[1]
+    assert few.ids[0].equal(more.ids[0])
+    for made, expected in zip(more.hops, vcr.hop_features(graph, 4), strict=True):
+        np.testing.assert_allclose(np.asarray(made), np.asarray(expected), atol=1e-6)
