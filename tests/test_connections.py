@@ -75,10 +75,15 @@ def test_feature_clusters() -> None:
     )
 
 
+def test_no_clusters_are_no_super_nodes() -> None:
+    none = structure_connections(graphs.path(5), 0)
+    assert (none.count, none.assignment.tolist()) == (0, [-1] * 5)
+
+
 def test_bad_input() -> None:
     graph = graphs.path(5)
     for count, message in (
-        (0, "clusters is 0; it must lie between 1 and"),
+        (-1, "clusters is -1; it must lie between 1 and"),
         (6, r"number of nodes \(5\)"),
         (1.5, "1.5"),
     ):

@@ -231,9 +231,9 @@ def test_sparse_hops_are_stored_sparse(tmp_path: Path) -> None:
         ({"hops": -1}, ConfigError, "hops is -1"),
         ({"restart": 0.0}, ConfigError, "restart is 0.0"),
         ({"tolerance": 2.0}, ConfigError, "tolerance is 2.0"),
-        ({"clusters": 0}, ConfigError, "clusters is 0"),
+        ({"clusters": -1}, ConfigError, "clusters is -1"),
         ({"content": "features", "content_clusters": 9999}, ConfigError, "tokens.content_clusters is 9999"),
-        ({"clusters": 9999}, ConfigError, "tokens.clusters is 9999; it must lie between 1 and the number of nodes"),
+        ({"clusters": 9999}, ConfigError, "tokens.clusters is 9999; it must lie between 0 and the number of nodes"),
         ({"content": "colour"}, ConfigError, "tokens.content is 'colour'; it must be auto or labels or features"),
         ({"super_tokens": "x"}, ConfigError, "tokens.super_tokens is 'x'"),
         ({"score_type": "int8"}, ConfigError, "tokens.score_type is 'int8'"),
@@ -333,3 +333,10 @@ def test_moved_stores_open(graph: Graph, train: np.ndarray, tmp_path: Path) -> N
     store = tokenize(graph, train, CONFIG, tmp_path / "t")
     store.path.rename(tmp_path / "moved")
     TokenStore.open(tmp_path / "moved").verify()
+
+
+def test_no_clusters_rank_on_the_graph_as_it_is(graph: Graph, train: np.ndarray, tmp_path: Path) -> None:
+    config = TokenConfig(hops=0, clusters=0, structure_tokens=5, content_tokens=0)
+    store = tokenize(graph, train, config, tmp_path / "tokens")
+    plain = rank(graph, None, k=5)
+    np.testing.assert_array_equal(store.ids("structure"), plain.ids)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import __version__
+from .benchmark_commands import app as benchmark_app
 from .errors import StoreError, VCRError
-from .options import ConfigFile, DataRoot, DatasetName, Settings, Threads, read_config, say_error
+from .options import ConfigFile, DataRoot, DatasetName, Settings, Threads, Variant, read_config, say_error
 from .run_commands import embed, evaluate, predict, show_progress, train
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ def tokenize(
     data: DataRoot = None,
     out: Annotated[Path, typer.Option(help="Folder of the token store.")] = Path("tokens"),
     config: ConfigFile = None,
+    variant: Variant = "default",
     override: Settings = None,
     threads: Threads = None,
 ) -> None:
@@ -147,7 +149,7 @@ def tokenize(
     from .datasets import load_data
     from .tokens import tokenize as make_tokens
 
-    chosen = read_config(config, override, dataset=dataset, root=data)
+    chosen = read_config(config, override, variant, dataset=dataset, root=data)
     graph, split = load_data(chosen.data)
     typer.echo(repr(graph))
     try:
@@ -226,3 +228,4 @@ def demo(
 
 for command in (train, evaluate, predict, embed):
     app.command()(command)
+app.add_typer(benchmark_app, name="benchmark")

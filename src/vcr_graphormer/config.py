@@ -11,6 +11,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from .datasets import DataConfig
 from .errors import ConfigError, StoreError, unknown_name
+from .presets import load_preset
 from .settings import ModelConfig, TrainConfig
 from .store import TokenConfig
 
@@ -31,13 +32,16 @@ def load_config(
     file: str | Path | None = None,
     overrides: Sequence[str] = (),
     options: Mapping[str, Mapping[str, Any]] | None = None,
+    variant: str = "default",
 ) -> Config:
-    """Read a TOML file (or the defaults), apply `options[section][key]`, then `section.key=value` texts.
+    """Read a TOML file (or the dataset's preset), apply `options[section][key]`, then `section.key=value` texts.
 
     >>> load_config(overrides=["data.seed=3"]).data.seed
     3
+    >>> load_config(overrides=["data.dataset=Physics"], variant="paper").tokens.clusters
+    50
     """
-    values = read_toml(file) if file is not None else {}
+    values = read_toml(file) if file is not None else _preset(overrides, options, variant)
     kinds = get_type_hints(Config)
     for section in values:
         if section not in kinds:
@@ -52,6 +56,15 @@ def load_config(
             raise unknown_name("section", section, kinds)
         values.setdefault(section, {})[key] = value
     return Config(**{section: build(kind, values.get(section, {}), section) for section, kind in kinds.items()})
+
+
+def _preset(overrides: Sequence[str], options: Mapping[str, Mapping[str, Any]] | None, variant: str) -> dict[str, Any]:
+    """The preset of the dataset that options or overrides name; the last one counts."""
+    name = (options or {}).get("data", {}).get("dataset", DataConfig().dataset)
+    for section, key, value in map(parse_override, overrides):
+        if (section, key) == ("data", "dataset"):
+            name = value
+    return dict(load_preset(str(name), variant))
 
 
 def read_toml(file: str | Path) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def no_connections(num_nodes: int) -> Connections:
 
 
 def structure_connections(graph: Graph, count: int, seed: int = 0, recursive: bool = False) -> Connections:
-    """One super node per METIS cluster of the graph (made undirected); every node is connected.
+    """One super node per METIS cluster of the graph (made undirected); every node is connected. None for a count of 0.
 
     `recursive` bisects again and again instead of METIS's k-way scheme: faster for many clusters, cut a little more.
 
@@ -72,6 +72,8 @@ def structure_connections(graph: Graph, count: int, seed: int = 0, recursive: bo
     >>> structure_connections(Graph.from_edges([[0, 1, 3, 4], [1, 2, 4, 5]], num_nodes=6), count=2).sizes.tolist()
     [3, 3]
     """
+    if isinstance(count, int) and count == 0 and not isinstance(count, bool):
+        return no_connections(graph.num_nodes)
     _check_count(count, "clusters", graph.num_nodes)
     if count in (1, graph.num_nodes) or graph.num_arcs == 0:
         # METIS has nothing to decide here, and fails on some of these.

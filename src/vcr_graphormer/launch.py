@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from .inference import Progress, compute, memory_advice, within_memory
 from .inputs import find_device
 from .labels import label_width, target_scale
 from .metrics import choose_metric, probabilities
-from .run import RUN_FILE, RUN_VERSION, Run
+from .run import RUN_FILE, RUN_VERSION, Run, versions
 from .split import PARTS, Split
 from .storage import MANIFEST, claim, replace_file, write_json
 from .tokens import check_tokens, tokenize
@@ -205,7 +204,7 @@ def _execute(run: Run, threads: int | None, progress: Progress | None, on_epoch:
             "precision": str(run.precision).removeprefix("torch."),
             # Training in all, across interruptions; the others as this process saw them.
             "timings": {**seconds, "train": round(trainer.seconds, 3)},
-            "versions": _versions(),
+            "versions": versions(),
         },
     )
     shutil.rmtree(run.path / "checkpoint", ignore_errors=True)  # the run is finished: nothing to go on from
@@ -218,16 +217,6 @@ def _without_nan(row: dict[str, float]) -> dict[str, float | None]:
 
 def _device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads"
-
-
-def _versions() -> dict[str, str]:
-    found = {"vcr-graphormer": __version__}
-    for name in ("torch", "numpy", "scipy", "numba", "pymetis"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "unknown"
-    return found
 
 
 def train_seeds(

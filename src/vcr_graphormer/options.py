@@ -26,6 +26,12 @@ DataRoot = Annotated[
 DatasetName = Annotated[
     str | None, typer.Option("--dataset", help="A known name, or the path of your own data (default: digits).")
 ]
+Variant = Annotated[
+    str,
+    typer.Option(
+        "--variant", help="Preset of a known dataset: default (ours), paper, hops (only), pagerank (no super nodes)."
+    ),
+]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, made by train.")]
 Nodes = Annotated[
@@ -34,13 +40,12 @@ Nodes = Annotated[
 Threads = Annotated[int | None, typer.Option("--threads", help="For the token lists; default: all cores.")]
 
 
-def read_config(file: Path | None, settings: list[str] | None, **given: str | None) -> Config:
-    """The TOML file, then the command's own options, then `--set`, later ones winning."""
+def read_config(file: Path | None, settings: list[str] | None, variant: str = "default", **given: str | None) -> Config:
+    """The TOML file or the dataset's preset, then the command's own options, then `--set`, later ones winning."""
     from .config import load_config
 
-    return load_config(
-        file, settings or [], {"data": {key: value for key, value in given.items() if value is not None}}
-    )
+    data = {key: value for key, value in given.items() if value is not None}
+    return load_config(file, settings or [], {"data": data}, variant)
 
 
 def say_error(text: str) -> None:

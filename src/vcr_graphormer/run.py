@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from . import __version__
 from .arrays import Array, Task
 from .batches import Inputs
 from .checkpoint import load_tensors
@@ -30,6 +32,17 @@ from .training import HISTORY, read_history
 RUN_FILE = "run.json"
 RUN_VERSION = 1
 SIZES = ("num_features", "num_outputs", "num_labels", "num_nodes")
+
+
+def versions() -> dict[str, str]:
+    """Of this package and those its numbers depend on."""
+    found = {"vcr-graphormer": __version__}
+    for name in ("torch", "numpy", "scipy", "numba", "pymetis"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "unknown"
+    return found
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -20,6 +20,7 @@ from .options import (
     RunFolder,
     Settings,
     Threads,
+    Variant,
     read_config,
     read_nodes,
     say_error,
@@ -50,6 +51,7 @@ def train(
     data: DataRoot = None,
     out: Annotated[Path | None, typer.Option(help="The run folder (default: runs/DATASET).")] = None,
     config: ConfigFile = None,
+    variant: Variant = "default",
     override: Settings = None,
     seeds: Annotated[int | None, typer.Option(help="Repeat with seeds 0 to N-1: mean and deviation.")] = None,
     device: Device = "auto",
@@ -66,14 +68,14 @@ def train(
     from .run import Run
 
     if resume is not None:
-        given = (dataset, data, out, config, override, seeds, tokens)
-        if any(given) or force:
+        given = (dataset, data, out, config, override, seeds, tokens, force)
+        if any(given) or variant != "default":
             raise ConfigError("--resume takes the settings of the run: leave out the other options")
         folder, chosen = resume, _settings_of(resume)
         if (resume / "seeds.toml").is_file():
             raise ConfigError(f"{resume} holds the runs of several seeds: give the same train command again")
     else:
-        chosen = read_config(config, override, dataset=dataset, root=data)
+        chosen = read_config(config, override, variant, dataset=dataset, root=data)
         folder = out or Path("runs") / Path(chosen.data.dataset).resolve().name
     if seeds is not None:
         if tokens is not None or tensorboard:

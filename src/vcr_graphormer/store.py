@@ -29,7 +29,9 @@ class TokenConfig:
     """What is in a token list: section `[tokens]`."""
 
     hops: int = field(default=3, metadata={"help": "hop tokens P X … P^L X (the paper's L)"})
-    clusters: int = field(default=10, metadata={"help": "METIS clusters, one super node each (s̄)"})
+    clusters: int = field(
+        default=10, metadata={"help": "METIS clusters, one super node each (s̄); 0 ranks on the graph as it is"}
+    )
     structure_tokens: int = field(default=8, metadata={"help": "structure-aware neighbours (k̄)"})
     content_tokens: int = field(default=8, metadata={"help": "content-aware neighbours (k̂)"})
     restart: float = field(default=0.15, metadata={"help": "restart probability of the walk (1 - the paper's α)"})
@@ -77,9 +79,10 @@ class TokenConfig:
         }
         for name, used in counts.items():
             value = getattr(self, name)
-            if used and not 1 <= value <= graph.num_nodes:
+            least = 0 if name == "clusters" else 1
+            if used and not least <= value <= graph.num_nodes:
                 raise ConfigError(
-                    f"tokens.{name} is {value}; it must lie between 1 and the number of nodes ({graph.num_nodes})"
+                    f"tokens.{name} is {value}; it must lie between {least} and the number of nodes ({graph.num_nodes})"
                 )
         if content == "labels" and self.content_tokens and train is not None and graph.labels is not None:
             unlabelled = train[np.asarray(graph.labels)[train] < 0]

@@ -1,0 +1,169 @@
+"""Datasets × variants × seeds → one JSON file each, and the table made from these files alone."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .config import Config, load_config
+from .datasets import load_dataset, load_splits, paper_split
+from .errors import ConfigError, StoreError
+from .graph import Graph
+from .inputs import find_device
+from .metrics import choose_metric
+from .run import versions
+from .split import Split
+from .storage import read_json, write_json
+from .trials import Trial, Workbench
+
+PROTOCOLS = {"A": "the paper's splits: random 60/20/20 by seed", "B": "the published fixed split, repeated by seed"}
+OnRun = Callable[[dict[str, Any], dict[str, Any]], None]
+
+# Test accuracy in percent as printed in the paper's table, for comparison.
+PAPER_RESULTS = {
+    "PubMed": 89.77,
+    "CoraFull": 71.67,
+    "Computer": 91.75,
+    "Photo": 95.53,
+    "CS": 95.37,
+    "Physics": 97.34,
+    "Reddit": 93.69,
+    "AMiner": 53.59,
+    "Amazon2M": 76.09,
+    "arXiv-year": 54.15,
+}
+
+
+def choose_split(dataset: str, graph: Graph, protocol: str, seed: int, root: str | Path) -> Split:
+    """Protocol A: the paper's split of that seed. Protocol B: the published one, the same for every seed."""
+    if protocol == "A":
+        return paper_split(dataset, graph.labels, seed, root)
+    if protocol != "B":
+        raise ConfigError(f"protocol is {protocol!r}; it must be A ({PROTOCOLS['A']}) or B ({PROTOCOLS['B']})")
+    splits = load_splits(dataset, root)
+    if not splits:
+        raise ConfigError(f"{dataset} has no published split for protocol B")
+    return splits[0]
+
+
+def result_file(folder: Path, dataset: str, protocol: str, variant: str) -> Path:
+    """Where the runs of one dataset, protocol and variant are kept."""
+    return folder / f"{dataset}-{protocol}-{variant}.json"
+
+
+class Record:
+    """The file of one dataset, protocol and variant: its runs by seed, written after each one."""
+
+    def __init__(self, folder: Path, about: dict[str, str], settings: dict[str, Any], force: bool = False) -> None:
+        """`about`: dataset, protocol, variant and metric."""
+        self.file = result_file(folder, about["dataset"], about["protocol"], about["variant"])
+        self.content: dict[str, Any] = {**about, "config": settings}
+        runs: list[dict[str, Any]] = []
+        if self.file.is_file() and not force:
+            found = read_json(self.file)
+            if found.get("config") != settings:
+                raise StoreError(f"{self.file} was made with other settings: choose another folder, or --force")
+            runs = found["runs"]
+        command = shlex.join(["vcr-graphormer", *sys.argv[1:]])
+        self.content |= {"command": command, "versions": versions(), "runs": runs}
+
+    def missing(self, seeds: list[int]) -> list[int]:
+        """Seeds that are not there yet."""
+        done = {run["seed"] for run in self.content["runs"]}
+        return [seed for seed in seeds if seed not in done]
+
+    def add(self, seed: int, val: float, test: float, seconds: float, **more: Any) -> dict[str, Any]:
+        """Keep one run."""
+        run = {"seed": seed, "val": val, "test": test, "seconds": round(seconds, 2), **more}
+        self.content["runs"] = sorted([*self.content["runs"], run], key=lambda row: int(row["seed"]))
+        write_json(self.file, self.content)
+        return run
+
+
+def measure_accuracy(
+    dataset: str,
+    variants: list[str],
+    seeds: list[int],
+    folder: Path,
+    root: str | Path = "data",
+    protocol: str = "A",
+    device: str = "auto",
+    force: bool = False,
+    on_run: OnRun | None = None,
+) -> list[Path]:
+    """Run what is missing for one dataset; graph, rankings and hops are shared by all runs.
+
+    Interrupted, it goes on with the first missing seed.
+    """
+    graph = load_dataset(dataset, root)
+    bench = Workbench(graph, find_device(device))
+    files = []
+    for variant in variants:
+        config = variant_config(dataset, variant)
+        metric = choose_metric(config.training.metric, graph.task)
+        about = {"dataset": graph.name, "protocol": protocol, "variant": variant, "metric": metric}
+        record = Record(folder, about, _settings(config), force)
+        files.append(record.file)
+        for seed in record.missing(seeds):
+            split = choose_split(dataset, graph, protocol, seed, root)
+            trial: Trial = bench.train(split, replace(config, training=replace(config.training, seed=seed)))
+            run = record.add(
+                seed, trial.val, trial.test, trial.seconds, epochs=trial.epochs, best_epoch=trial.best_epoch
+            )
+            if on_run is not None:
+                on_run(record.content, run)
+    return files
+
+
+def variant_config(dataset: str, variant: str) -> Config:
+    """The settings of a dataset's variant, without checkpoints."""
+    return load_config(
+        options={"data": {"dataset": dataset}}, overrides=["training.checkpoint_every=0"], variant=variant
+    )
+
+
+def _settings(config: Config) -> dict[str, Any]:
+    """What a result depends on: tokens, model and training; the seed varies by run."""
+    sections = {name: asdict(getattr(config, name)) for name in ("tokens", "model", "training")}
+    del sections["training"]["seed"]
+    return sections
+
+
+def read_results(folder: Path) -> list[dict[str, Any]]:
+    """Every result file with mean and deviation of its runs, in percent."""
+    rows = []
+    for file in sorted(folder.glob("*-[AB]-*.json")):
+        content = read_json(file)
+        values = [100 * run["test"] for run in content["runs"]]
+        spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+        rows.append({**content, "mean": float(np.mean(values)), "std": spread, "count": len(values)})
+    return rows
+
+
+def accuracy_table(rows: list[dict[str, Any]], protocol: str) -> str:
+    """A Markdown table of one protocol: a row per dataset, a column per variant, the best of each row in bold."""
+    chosen = [row for row in rows if row["protocol"] == protocol]
+    variants = list(dict.fromkeys(row["variant"] for row in chosen))
+    names = sorted({row["dataset"] for row in chosen}, key=lambda name: (name not in PAPER_RESULTS, name))
+    lines = ["| dataset | " + " | ".join(variants) + " | printed in the paper |"]
+    lines.append("| --- |" + " --- |" * (len(variants) + 1))
+    for name in names:
+        found = {row["variant"]: row for row in chosen if row["dataset"] == name}
+        best = max(row["mean"] for row in found.values())
+        cells = []
+        for variant in variants:
+            if variant not in found:
+                cells.append("not measured")
+                continue
+            row = found[variant]
+            text = f"{row['mean']:.2f} ± {row['std']:.2f}"
+            cells.append(f"**{text}**" if row["mean"] == best else text)
+        printed = f"{PAPER_RESULTS[name]:.2f}" if protocol == "A" and name in PAPER_RESULTS else ""
+        lines.append(f"| {name} | " + " | ".join(cells) + f" | {printed} |")
+    return "\n".join(lines)
