@@ -8,7 +8,15 @@ import pytest
 
 from tests.test_cli import run
 from vcr_graphormer import ConfigError, StoreError, load_dataset
-from vcr_graphormer.accuracy import Record, accuracy_table, choose_split, measure_accuracy, read_results, variant_config
+from vcr_graphormer.accuracy import (
+    Record,
+    accuracy_table,
+    choose_split,
+    measure_accuracy,
+    read_results,
+    this_command,
+    variant_config,
+)
 
 
 def write(folder: Path, dataset: str, variant: str, values: list[float], protocol: str = "A") -> None:
@@ -31,6 +39,15 @@ def test_record_keeps_runs_and_refuses_other_settings(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="was made with other settings"):
         Record(tmp_path, about, {"model": {"layers": 2}})
     assert Record(tmp_path, about, {"model": {"layers": 2}}, force=True).missing([0, 1]) == [0, 1]
+
+
+def test_the_command_says_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "sys.argv", ["/some/bin/vcr-graphormer", "benchmark", "table", "Photo", "--data", "/my"]
+    )
+    assert this_command() == "vcr-graphormer benchmark table Photo --data ROOT"
+    monkeypatch.setattr("sys.argv", ["/some/where/benchmarks/yardsticks.py", "--graphs", "Photo"])
+    assert this_command() == "python benchmarks/yardsticks.py --graphs Photo"
 
 
 def test_table(tmp_path: Path) -> None:

@@ -57,6 +57,16 @@ def result_file(folder: Path, dataset: str, protocol: str, variant: str) -> Path
     return folder / f"{dataset}-{protocol}-{variant}.json"
 
 
+def this_command() -> str:
+    """How this process was called, the folder of the data left to the reader."""
+    words = list(sys.argv)
+    script = words[0].endswith(".py") and "__main__" not in words[0]
+    words[0] = f"python {Path(words[0]).parent.name}/{Path(words[0]).name}" if script else "vcr-graphormer"
+    if "--data" in words[:-1]:
+        words[words.index("--data") + 1] = "ROOT"
+    return " ".join([words[0], shlex.join(words[1:])])
+
+
 class Record:
     """The file of one dataset, protocol and variant: its runs by seed, written after each one."""
 
@@ -70,8 +80,7 @@ class Record:
             if found.get("config") != settings:
                 raise StoreError(f"{self.file} was made with other settings: choose another folder, or --force")
             runs = found["runs"]
-        command = shlex.join(["vcr-graphormer", *sys.argv[1:]])
-        self.content |= {"command": command, "versions": versions(), "runs": runs}
+        self.content |= {"command": this_command(), "versions": versions(), "runs": runs}
 
     def missing(self, seeds: list[int]) -> list[int]:
         """Seeds that are not there yet."""
