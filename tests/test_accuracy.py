@@ -42,9 +42,7 @@ def test_record_keeps_runs_and_refuses_other_settings(tmp_path: Path) -> None:
 
 
 def test_the_command_says_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "sys.argv", ["/some/bin/vcr-graphormer", "benchmark", "table", "Photo", "--data", "/my"]
-    )
+    monkeypatch.setattr("sys.argv", ["/some/bin/vcr-graphormer", "benchmark", "table", "Photo", "--data", "/my"])
     assert this_command() == "vcr-graphormer benchmark table Photo --data ROOT"
     monkeypatch.setattr("sys.argv", ["/some/where/benchmarks/yardsticks.py", "--graphs", "Photo"])
     assert this_command() == "python benchmarks/yardsticks.py --graphs Photo"
