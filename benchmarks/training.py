@@ -38,10 +38,10 @@ PAPER = {
 BATCH = 2000
 
 
-def load(name: str, root: str) -> vcr.Graph:
-    """By published name, or a graph saved under that name."""
-    saved = Path(root) / name / "manifest.json"
-    return vcr.Graph.open(saved.parent) if saved.is_file() else vcr.load_dataset(name, root)
+def load(name: str, root: str, directed: bool = False) -> vcr.Graph:
+    """By published name, or a graph saved under that name (NAME-directed where the direction is kept)."""
+    saved = Path(root) / (f"{name}-directed" if directed else name) / "manifest.json"
+    return vcr.Graph.open(saved.parent) if saved.is_file() else vcr.load_dataset(name, root, directed)
 
 
 def median_ms(work: Callable[[], Any], device: torch.device, repeats: int) -> float:

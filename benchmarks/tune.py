@@ -101,10 +101,11 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--splits", type=int, default=2)
+    parser.add_argument("--directed", action="store_true", help="keep the direction of edges")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    graph = load(arguments.dataset, arguments.data)
+    graph = load(arguments.dataset, arguments.data, arguments.directed)
     bench = Workbench(graph, find_device(arguments.device))
     splits = [vcr.Split.random(graph.labels, 0.6, 0.2, FIRST_SEED + number) for number in range(arguments.splits)]
     end = time.monotonic() + arguments.seconds
@@ -125,7 +126,16 @@ def main() -> None:
                     break
         seconds = round(time.monotonic() - start, 2)
         whole = len(values) == len(splits)
-        log({"dataset": arguments.dataset, "val": values, "whole": whole, "seconds": seconds, "config": asdict(config)})
+        log(
+            {
+                "dataset": arguments.dataset,
+                "directed": graph.directed,
+                "val": values,
+                "whole": whole,
+                "seconds": seconds,
+                "config": asdict(config),
+            }
+        )
         # A trial that was cut short is not judged better than its first split less a little.
         return float(np.mean(values)) - (0.0 if whole else 0.003)
 

@@ -110,11 +110,15 @@ def measure_accuracy(
 
     Interrupted, it goes on with the first missing seed.
     """
-    graph = load_dataset(dataset, root)
-    bench = Workbench(graph, find_device(device))
+    benches: dict[bool, Workbench] = {}
     files = []
     for variant in variants:
         config = variant_config(dataset, variant)
+        directed = config.data.directed
+        if directed not in benches:
+            benches[directed] = Workbench(load_dataset(dataset, root, directed), find_device(device))
+        bench = benches[directed]
+        graph = bench.graph
         metric = choose_metric(config.training.metric, graph.task)
         about = {"dataset": graph.name, "protocol": protocol, "variant": variant, "metric": metric}
         record = Record(folder, about, _settings(config), force)
@@ -138,8 +142,9 @@ def variant_config(dataset: str, variant: str) -> Config:
 
 
 def _settings(config: Config) -> dict[str, Any]:
-    """What a result depends on: tokens, model and training; the seed varies by run."""
+    """What a result depends on: direction of edges, tokens, model and training; the seed varies by run."""
     sections = {name: asdict(getattr(config, name)) for name in ("tokens", "model", "training")}
+    sections["data"] = {"directed": config.data.directed}
     del sections["training"]["seed"]
     return sections
 
