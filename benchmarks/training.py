@@ -9,6 +9,7 @@ steps with the paper's settings; before that, their logits are compared in float
 from __future__ import annotations
 
 import argparse
+import json
 import resource
 import tempfile
 import time
@@ -155,6 +156,24 @@ def _name(device: torch.device) -> str:
     return torch.cuda.get_device_name() if device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads"
 
 
+def readme_table(folder: Path = Path("results")) -> str:
+    """The rows of the README's table, from the result files alone."""
+    found = {kind: json.loads((folder / f"training-{kind}.json").read_text())["rows"] for kind in ("cpu", "cuda")}
+    lines = []
+    for cpu in found["cpu"]:
+        plain, compiled = (
+            next(row for row in found["cuda"] if row["graph"] == cpu["graph"] and row["compiled"] == wanted)
+            for wanted in (False, True)
+        )
+        cells = [cpu["graph"], f"{cpu['step_ms'] / 1000:.1f} s", f"{cpu['step_ratio']:.1f}"]
+        cells.append(f"{cpu['peak_gb']:.1f} / {cpu['reference_peak_gb']:.1f} GB")
+        cells.append(f"{plain['step_ms']:.1f} ms ({compiled['step_ms']:.1f})")
+        ratios = ("step_ratio", "same_precision_ratio")
+        cells += [f"{plain[name]:.1f} ({compiled[name]:.1f})" for name in ratios]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Measure and write results/training-DEVICE.json."""
     parser = argparse.ArgumentParser()
@@ -163,7 +182,11 @@ def main() -> None:
     parser.add_argument("--graphs", nargs="+", default=["CS", "Physics", "PubMed", "Computer"])
     parser.add_argument("--repeats", type=int)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--table", action="store_true", help="only print the README's table from the result files")
     arguments = parser.parse_args()
+    if arguments.table:
+        print(readme_table())
+        return
     device = find_device(arguments.device)
     repeats = arguments.repeats or (50 if device.type == "cuda" else 5)
     rows = []

@@ -9,9 +9,9 @@ import scipy.sparse as sp
 import torch
 
 from tests import naive
-from tests.graphs import isolated_node, karate_club
+from tests.graphs import karate_club
 from vcr_graphormer import Graph, hop_features
-from vcr_graphormer.batches import Batch, Inputs
+from vcr_graphormer.batches import Inputs
 from vcr_graphormer.matrices import Matrix, SparseRows
 from vcr_graphormer.model import EncoderLayer, VCRGraphormer
 from vcr_graphormer.settings import READOUTS, ModelConfig
@@ -220,13 +220,11 @@ def test_attention_with_dropout_on_a_cpu_equals_the_fused_one_on_average() -> No
 
 def test_works_on_a_graph_whose_node_has_no_neighbours() -> None:
     graph = Graph.from_edges([[0], [1]], num_nodes=3, features=np.eye(3, dtype=np.float32))
-    assert graph.num_nodes == isolated_node().num_nodes
     hops = tuple(torch.from_numpy(np.array(hop)) for hop in hop_features(graph, 2))
     ids = torch.tensor([[1], [0], [-1]])
     batch = Inputs(torch.eye(3), hops, (ids,), ((ids >= 0).float(),), 1, torch.device("cpu")).batch(torch.arange(3))
     model = VCRGraphormer(SMALL, 3, 2, 2, 1).eval()
     assert model(batch).isfinite().all()
-    assert isinstance(batch, Batch)
 
 
 def test_padded_columns_change_nothing() -> None:

@@ -26,7 +26,8 @@ from vcr_graphormer import (
     tokenize,
 )
 from vcr_graphormer.batches import Inputs
-from vcr_graphormer.training import CHECKPOINT, Examples, Trainer, read_history
+from vcr_graphormer.checkpoint import read_history
+from vcr_graphormer.training import CHECKPOINT, Examples, Trainer
 
 MODEL = ModelConfig(hidden_channels=16, heads=2)
 TRAINING = TrainConfig(epochs=6, batch_size=40, warmup_steps=3, patience=6, checkpoint_every=2)
@@ -211,7 +212,7 @@ def test_patience_counts_from_the_last_better_metric(graph: Graph, split: Split,
     few = Split(split.train[:20], split.train[20:40], split.test)
     training = TrainConfig(epochs=300, batch_size=20, learning_rate=3e-3, warmup_steps=5, patience=10)
     trainer = make_trainer(graph, few, store, training, replace(MODEL, dropout=0.0, attention_dropout=0.0))
-    trainer.val = trainer.train
+    trainer.val, trainer.val_labels = trainer.train, trainer.labels
     best = trainer.fit()
     assert best.value == 1.0
     assert best.improved < best.epoch

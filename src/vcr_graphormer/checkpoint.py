@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from torch import Tensor
 
 from .errors import StoreError
 from .storage import replace_file
+
+HISTORY = "history.jsonl"
 
 
 def save_tensors(file: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
@@ -55,3 +58,20 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, names: list[str], tensor
 def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Those whose names start with a prefix, without it."""
     return {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def cut_history(file: Path, epochs: int) -> list[dict[str, float]]:
+    """Forget what was written after the checkpoint: those epochs are run again."""
+    rows = read_history(file)[:epochs]
+    with replace_file(file) as temporary:
+        temporary.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    return rows
+
+
+def read_history(file: Path) -> list[dict[str, float]]:
+    """The epochs of `history.jsonl`, up to a line that was cut short by a crash."""
+    rows: list[dict[str, float]] = []
+    with suppress(ValueError):
+        for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else []:
+            rows.append(json.loads(line))  # noqa: PERF401
+    return rows

@@ -41,6 +41,8 @@ def load_config(
     >>> load_config(overrides=["data.dataset=Physics"], variant="paper").tokens.clusters
     50
     """
+    if file is not None and variant != "default":
+        raise ConfigError(f"a file says everything: leave out either {file} or variant {variant}")
     values = read_toml(file) if file is not None else _preset(overrides, options, variant)
     kinds = get_type_hints(Config)
     for section in values:

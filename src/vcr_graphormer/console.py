@@ -73,14 +73,6 @@ class EpochProgress:
         self.epochs, self.stages = epochs, stages
         self.task: TaskID | None = None
 
-    def __enter__(self) -> EpochProgress:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.task = None
-
     def __call__(self, row: dict[str, float]) -> None:
         """Show a finished epoch."""
         epoch = int(row["epoch"])

@@ -239,7 +239,7 @@ def train_seeds(
     folder = Path(out)
     started = folder / SEEDS_FILE
     if not started.is_file() or force:
-        _load_labelled(config.data)  # before anything is written or replaced
+        load_labelled(config.data)  # before anything is written or replaced
         _make_room(folder, force)
         with replace_file(started) as temporary:
             temporary.write_text(to_toml(config), encoding="utf-8")
@@ -276,7 +276,7 @@ def _train_seed(
     published = config.data.split == "published"
     data = config.data if published else replace(config.data, seed=seed)
     settings = replace(config, data=data, training=replace(config.training, seed=seed))
-    graph, split = _load_labelled(data)
+    graph, split = load_labelled(data)
     saved = graph.folder or folder / "graph"
     if not (saved / MANIFEST).is_file():
         graph.save(saved)
@@ -287,7 +287,8 @@ def _train_seed(
     return train(Graph.open(saved), split, settings, target, None, device, False, threads, progress, on_epoch)
 
 
-def _load_labelled(data: DataConfig) -> tuple[Graph, Split]:
+def load_labelled(data: DataConfig) -> tuple[Graph, Split]:
+    """The graph and the split that `[data]` describes; refused where there is nothing to learn from."""
     graph, split = load_data(data)
     if split is None:
         raise GraphError(f"{data.dataset} has no labels to learn from")

@@ -6,8 +6,8 @@ import tomllib
 from importlib import resources
 from typing import Any
 
-from .datasets import DATASETS, find_dataset
-from .errors import unknown_name
+from .datasets import find_dataset
+from .errors import ConfigError, unknown_name
 
 VARIANTS = ("default", "paper", "hops", "pagerank")
 # Variants of the paper's settings that leave something out.
@@ -29,6 +29,8 @@ def load_preset(dataset: str, variant: str = "default") -> dict[str, dict[str, A
     if variant not in VARIANTS:
         raise unknown_name("variant", variant, VARIANTS)
     known = find_dataset(dataset)
+    if known is None and variant != "default":
+        raise ConfigError(f"variant {variant} is for the known datasets: {dataset} has no preset")
     if known is None:
         return {}
     name = f"{known.name}.toml" if variant == "default" else f"{known.name}.paper.toml"
@@ -40,8 +42,3 @@ def load_preset(dataset: str, variant: str = "default") -> dict[str, dict[str, A
         if variant == "pagerank":  # as many neighbours as both kinds have together
             tables["tokens"]["structure_tokens"] = tokens["structure_tokens"] + more
     return tables
-
-
-def preset_names() -> list[str]:
-    """Datasets that have a preset: the paper's thirteen."""
-    return [name for name in DATASETS if name not in ("Cora", "CiteSeer")]

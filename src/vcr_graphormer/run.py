@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from . import __version__
 from .arrays import Array, Task
 from .batches import Inputs
-from .checkpoint import load_tensors
+from .checkpoint import HISTORY, load_tensors, read_history
 from .config import Config, load_config
 from .errors import ConfigError, GraphError, StoreError
 from .graph import Graph
@@ -27,7 +27,6 @@ from .predictions import Predictions, find_nodes
 from .split import PARTS, Split
 from .storage import read_json
 from .store import TokenStore
-from .training import HISTORY, read_history
 
 RUN_FILE = "run.json"
 RUN_VERSION = 1
@@ -79,16 +78,7 @@ class Run:
                 f"{folder} has run format {about.get('version')!r}; this package reads {RUN_VERSION}: open it with "
                 f"vcr-graphormer {about.get('package', 'of another version')}, or train again"
             )
-        missing = {
-            "graph",
-            "tokens",
-            "fingerprint",
-            "task",
-            "num_features",
-            "num_outputs",
-            "num_labels",
-            "num_nodes",
-        } - about.keys()
+        missing = {"graph", "tokens", "fingerprint", "task", "scale", *SIZES} - about.keys()
         if missing:
             raise StoreError(f"{folder / RUN_FILE} is damaged: it lacks {', '.join(sorted(missing))}")
         return cls(folder, load_config(folder / "config.toml"), about, find_device(device))
@@ -164,10 +154,8 @@ class Run:
     def new_model(self) -> VCRGraphormer:
         """A model of this run's sizes with fresh weights."""
         structure = int(self.store.ids("structure").shape[1])
-        sizes = (self.about["num_features"], self.about["num_outputs"], self.store.num_hops, structure)
-        return VCRGraphormer(
-            self.config.model, *sizes, num_labels=self.about["num_labels"], num_nodes=self.about["num_nodes"]
-        )
+        sizes = {name: self.about[name] for name in SIZES}
+        return VCRGraphormer(self.config.model, num_hops=self.store.num_hops, structure_tokens=structure, **sizes)
 
     @cached_property
     def model(self) -> VCRGraphormer:
@@ -186,9 +174,7 @@ class Run:
     def check_finished(self) -> None:
         """Refuse a run that has no result yet."""
         if not self.finished:
-            raise StoreError(
-                f"{self.path} is not finished: continue it with: vcr-graphormer train --resume {self.path}"
-            )
+            raise StoreError(f"{self.path} is not finished: continue it with train --resume or vcr.resume")
 
     def predict(self, nodes: Any = None, progress: Progress | None = None) -> Predictions:
         """Probabilities and decisions for node ids or names; default: all nodes."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .errors import ConfigError, GraphError, StoreError
+from .errors import ConfigError, StoreError
 from .options import (
     ConfigFile,
     DataRoot,
@@ -35,7 +35,8 @@ def show_progress(epochs: int, writer: Any = None) -> Iterator[tuple[Callable[..
     """Bars for the stages of tokenization, then one for the epochs, with loss and validation metric."""
     from .console import EpochProgress, StageProgress
 
-    with StageProgress() as progress, EpochProgress(epochs, progress) as on_epoch:
+    with StageProgress() as progress:
+        on_epoch = EpochProgress(epochs, progress)
 
         def note(row: dict[str, float]) -> None:
             on_epoch(row)
@@ -63,6 +64,7 @@ def train(
 ) -> None:
     """Tokenize, train, evaluate: leaves a run folder with settings, weights, metrics and predictions."""
     from .console import print_history
+    from .launch import SEEDS_FILE, load_labelled
     from .launch import resume as resume_run
     from .launch import train as train_run
     from .run import Run
@@ -71,9 +73,9 @@ def train(
         given = (dataset, data, out, config, override, seeds, tokens, force)
         if any(given) or variant != "default":
             raise ConfigError("--resume takes the settings of the run: leave out the other options")
-        folder, chosen = resume, _settings_of(resume)
-        if (resume / "seeds.toml").is_file():
+        if (resume / SEEDS_FILE).is_file():
             raise ConfigError(f"{resume} holds the runs of several seeds: give the same train command again")
+        folder, chosen = resume, Run.open(resume, device).config
     else:
         chosen = read_config(config, override, variant, dataset=dataset, root=data)
         folder = out or Path("runs") / Path(chosen.data.dataset).resolve().name
@@ -88,28 +90,17 @@ def train(
             if resume is not None:
                 run = resume_run(folder, device, threads, progress, on_epoch)
             else:
-                from .datasets import load_data
-
-                graph, split = load_data(chosen.data)
+                graph, split = load_labelled(chosen.data)
                 typer.echo(repr(graph))
-                if split is None:
-                    raise GraphError(f"{chosen.data.dataset} has no labels to learn from")
                 run = train_run(graph, split, chosen, folder, tokens, device, force, threads, progress, on_epoch)
     except KeyboardInterrupt:
         begun = (folder / "config.toml").is_file()
         way = f"; continue with: vcr-graphormer train --resume {shlex.quote(str(folder))}" if begun else ""
         say_error(f"stopped{way}")
         raise typer.Exit(130) from None
-    assert isinstance(run, Run)
     print_history(run)
     typer.echo(f"the run lies in {run.path}")
     typer.echo(f"next: vcr-graphormer predict {run.path} --out predictions.csv")
-
-
-def _settings_of(folder: Path) -> Config:
-    from .run import Run
-
-    return Run.open(folder, "cpu").config if not (folder / "seeds.toml").is_file() else read_config(None, [])
 
 
 def _train_seeds(chosen: Config, seeds: int, folder: Path, device: str, force: bool, threads: int | None) -> None:
@@ -158,11 +149,11 @@ def evaluate(
     from .run import Run
     from .split import PARTS
 
+    if part not in (*PARTS, "all"):
+        raise ConfigError(f"--part is {part!r}; it must be {', '.join(PARTS)} or all")
     opened = Run.open(run, device)
     opened.check_finished()
     with StageProgress() as progress:
-        if part not in (*PARTS, "all"):
-            raise ConfigError(f"--part is {part!r}; it must be {', '.join(PARTS)} or all")
         scores = {name: opened.evaluate(name, progress) for name in (PARTS if part == "all" else (part,))}
     print_scores(scores)
 

@@ -134,25 +134,18 @@ class _Job:
             names += [f"{kind}_means"] if self.config.super_tokens == "mean" else []
             found = {name: self.work.open(name) for name in names}
             if any(array is None for array in found.values()):
-                connections = self._connect(kind, tokens)
+                connections = self._connect(kind)
                 coarse = self._coarse() if tokens and coarse is None else coarse
                 found = dict(self._rank(kind, tokens, connections, coarse))
             arrays |= {name: array for name, array in found.items() if array is not None}
         return arrays
 
-    def _connect(self, kind: str, tokens: int) -> Connections:
+    def _connect(self, kind: str) -> Connections:
         """The super nodes of a kind; none where no token of that kind is asked for."""
         graph, config = self.graph, self.config
         with self.stages.measure(f"{kind} connections"):
             self.progress(f"{kind} connections", 0, 1)
-            if not tokens:
-                connections = no_connections(graph.num_nodes)
-            elif kind == "structure":
-                connections = structure_connections(graph, config.clusters, config.seed)
-            elif self.content == "labels":
-                connections = content_connections(graph.labels, self.train)
-            else:
-                connections = feature_connections(graph.features, config.content_clusters, config.seed)
+            connections = make_connections(graph, self.train, config, kind, self.content)
             self.progress(f"{kind} connections", 1, 1)
         return connections
 
@@ -255,6 +248,19 @@ class _Job:
         parts = {f"hop_{hop}_{part}": self.work.open(f"hop_{hop}_{part}") for part in SPARSE_PARTS}
         found = {name: array for name, array in parts.items() if array is not None}
         return found if len(found) == len(SPARSE_PARTS) else {}
+
+
+def make_connections(
+    graph: Graph, train: NDArray[np.int64] | None, config: TokenConfig, kind: str, content: str
+) -> Connections:
+    """The super nodes of `structure` or `content`; none where there are no tokens of the kind."""
+    if not (config.structure_tokens if kind == "structure" else config.content_tokens):
+        return no_connections(graph.num_nodes)
+    if kind == "structure":
+        return structure_connections(graph, config.clusters, config.seed)
+    if content == "labels":
+        return content_connections(graph.labels, train)
+    return feature_connections(graph.features, config.content_clusters, config.seed)
 
 
 def _is_whole(shard: Path) -> bool:

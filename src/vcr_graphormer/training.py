@@ -5,14 +5,11 @@ from __future__ import annotations
 import copy
 import json
 import math
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import torch
@@ -22,18 +19,25 @@ from torch import Tensor
 from .arrays import Array, Task
 from .batches import Batch, Inputs
 from .captured import CapturedStep
-from .checkpoint import load_tensors, optimizer_tensors, restore_optimizer, save_tensors, under
+from .checkpoint import (
+    HISTORY,
+    cut_history,
+    load_tensors,
+    optimizer_tensors,
+    restore_optimizer,
+    save_tensors,
+    under,
+)
 from .errors import ConfigError, StoreError, TrainingError
 from .inference import choose_micro_batch, choose_precision, compute, memory_advice, within_memory
+from .interrupt import interruptible
 from .metrics import choose_metric, is_better, measure, probabilities
 from .model import VCRGraphormer
 from .objective import compute_loss, count_known, learning_rate
 from .settings import TrainConfig
-from .storage import replace_file
 
 OnEpoch = Callable[[dict[str, float]], None]
 CHECKPOINT = "checkpoint/last.safetensors"
-HISTORY = "history.jsonl"
 
 
 @dataclass
@@ -57,26 +61,6 @@ class Examples:
 
     nodes: NDArray[np.int64]
     labels: Array
-
-
-@contextmanager
-def interruptible() -> Iterator[threading.Event]:
-    """Turn the first Ctrl-C into a wish, to be granted at the end of the epoch; a second one stops at once."""
-    wish = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield wish
-        return
-    before = signal.getsignal(signal.SIGINT)
-
-    def note(number: int, frame: Any) -> None:
-        wish.set()
-        signal.signal(signal.SIGINT, before)
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield wish
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 class Trainer:
@@ -125,7 +109,8 @@ class Trainer:
         self.steps_taken = 0
         self.average = copy.deepcopy(model) if config.average else None
         self.nodes = torch.from_numpy(train.nodes).to(inputs.home)
-        self.labels = self._wanted(train).to(inputs.device)
+        self.labels, self.val_labels = self._wanted(train).to(inputs.device), self._wanted(val)
+        self.advice = memory_advice(config.batch_size, inputs.num_tokens, model.config.hidden_channels)
         self.steps_per_epoch = -(-len(train.nodes) // config.batch_size)
         self.epoch, self.step, self.seconds, self.rate = 0, 0, 0.0, 0.0
         self.best = Best()
@@ -162,7 +147,7 @@ class Trainer:
         judged = self.model if self.average is None else self.average
         logits = compute(self._low_precision(judged), self.inputs, self.val.nodes, self.micro_batch)
         value = measure(self.metric, probabilities(logits, self.task, self.scale), self.val.labels, self.task)
-        val_loss = float(compute_loss(torch.from_numpy(logits), self._wanted(self.val), self.task))
+        val_loss = float(compute_loss(torch.from_numpy(logits), self.val_labels, self.task))
         self._check_validation(logits, value)
         better = self.best.epoch == 0 or is_better(self.metric, value, self.best.value)
         if better or (value == self.best.value and val_loss < self.best.loss):
@@ -241,11 +226,10 @@ class Trainer:
 
     def take_step(self, batch: Batch, labels: Tensor) -> Tensor:
         """One step of the optimizer; returns the loss."""
-        advice = memory_advice(self.config.batch_size, self.inputs.num_tokens, self.model.config.hidden_channels)
         parameters = list(self.model.parameters())
         worker = self._low_precision(self.model)
         worker.zero_grad(set_to_none=True)
-        with within_memory(self.inputs.device, advice):
+        with within_memory(self.inputs.device, self.advice):
             loss = self._backward(worker, batch, labels)
         if worker is not self.model:
             for parameter, low in zip(parameters, worker.parameters(), strict=True):
@@ -349,21 +333,4 @@ class Trainer:
                 torch.cuda.set_rng_state(tensors["random/cuda"], self.inputs.device)
         except (KeyError, RuntimeError) as error:
             raise StoreError(f"{file} does not fit this run ({error}): delete it to start again") from error
-        self.history = _cut_history(self.folder / HISTORY, self.epoch)
-
-
-def _cut_history(file: Path, epochs: int) -> list[dict[str, float]]:
-    """Forget what was written after the checkpoint: those epochs are run again."""
-    rows = read_history(file)[:epochs]
-    with replace_file(file) as temporary:
-        temporary.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    return rows
-
-
-def read_history(file: Path) -> list[dict[str, float]]:
-    """The epochs of `history.jsonl`, up to a line that was cut short by a crash."""
-    rows: list[dict[str, float]] = []
-    with suppress(ValueError):
-        for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else []:
-            rows.append(json.loads(line))  # noqa: PERF401
-    return rows
+        self.history = cut_history(self.folder / HISTORY, self.epoch)

@@ -12,13 +12,7 @@ from torch import Tensor
 
 from .batches import Inputs
 from .config import Config
-from .connections import (
-    Connections,
-    content_connections,
-    feature_connections,
-    no_connections,
-    structure_connections,
-)
+from .connections import Connections
 from .graph import Graph
 from .hops import join_blocks, normalized_adjacency, propagate
 from .inference import choose_precision, compute
@@ -32,7 +26,7 @@ from .settings import ModelConfig
 from .split import Split
 from .storage import digest
 from .store import KINDS, TokenConfig
-from .tokens import member_means
+from .tokens import make_connections, member_means
 from .training import Examples, Trainer
 from .vectors import coarse_clusters
 
@@ -153,16 +147,15 @@ class Workbench:
         return self._kept[key]
 
     def _groups(self, kind: str, split: Split, tokens: TokenConfig, content: str) -> Connections:
-        """The super nodes of structure or content; none where there are no tokens of the kind."""
-        if not (tokens.structure_tokens if kind == "structure" else tokens.content_tokens):
-            return no_connections(self.graph.num_nodes)
-        if kind == "structure":
-            key: Any = ("clusters", tokens.clusters, tokens.seed)
-            made: Connections = self._once(key, lambda: structure_connections(self.graph, tokens.clusters, tokens.seed))
-            return made
-        if content == "labels":
-            return content_connections(self.graph.labels, split.train)
-        return feature_connections(self.graph.features, tokens.content_clusters, tokens.seed)
+        """The super nodes of structure or content; METIS's clusters are made once."""
+
+        def make() -> Connections:
+            return make_connections(self.graph, split.train, tokens, kind, content)
+
+        if kind == "content":
+            return make()
+        made: Connections = self._once(("clusters", tokens.structure_tokens > 0, tokens.clusters, tokens.seed), make)
+        return made
 
     def _ranking(self, kind: str, split: Split, tokens: TokenConfig, content: str) -> tuple[Tensor, Tensor]:
         """Ids and scores of components 3 or 4 on the device; each ranking is computed once."""

@@ -1,0 +1,32 @@
+"""`benchmark accuracy` and `benchmark table` from the command line."""
+
+import json
+from pathlib import Path
+
+from tests.command import run
+from tests.test_accuracy import write
+
+
+def test_table(tmp_path: Path) -> None:
+    write(tmp_path, "Photo", "default", [0.96, 0.94])
+    write(tmp_path, "Photo", "default", [0.97], protocol="B")
+    text = run("benchmark", "table", "--out", str(tmp_path))
+    assert "Protocol B: the published fixed split" in text
+    assert "| Photo | **95.00 ± 1.41** | 95.53 |" in text
+    assert "| Photo | **97.00 ± 0.00** |" in text
+
+
+def test_bad_names(tmp_path: Path) -> None:
+    assert "unknown variant 'papr'; did you mean 'paper'?" in run(
+        "benchmark", "accuracy", "Photo", "--variant", "papr", "--out", str(tmp_path), code=1
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_accuracy(data_root: Path, tmp_path: Path) -> None:
+    arguments = ("benchmark", "accuracy", "Texas", "--data", str(data_root), "--device", "cpu", "--variant", "hops")
+    text = run(*arguments, "--seeds", "1", "--out", str(tmp_path))
+    assert "Texas A hops seed 0: val" in text
+    rows = json.loads((tmp_path / "Texas-A-hops.json").read_text())["runs"]
+    assert len(rows) == 1
+    assert 0.3 < rows[0]["test"] < 1

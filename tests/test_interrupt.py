@@ -1,0 +1,34 @@
+"""The first Ctrl-C is a wish, the second stops at once; afterwards everything is as it was."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from vcr_graphormer.interrupt import interruptible
+
+
+def test_first_and_second() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with interruptible() as wish:
+        assert not wish.is_set()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert wish.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_in_a_thread_of_its_own_nothing_is_caught() -> None:
+    handlers = []
+
+    def work() -> None:
+        with interruptible():
+            handlers.append(signal.getsignal(signal.SIGINT))
+
+    before = signal.getsignal(signal.SIGINT)
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert handlers == [before]
