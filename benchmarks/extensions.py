@@ -31,6 +31,7 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "label embedding": {"model": {"label_embedding": True}},
     "adjacency rows": {"model": {"adjacency_rows": True}},
     "feature dropout 0.5": {"model": {"feature_dropout": 0.5}},
+    "embedding dropout 0.5": {"model": {"embedding_dropout": 0.5}},
     "token dropout 0.2": {"model": {"token_dropout": 0.2}},
     "super tokens": {"tokens": {"super_tokens": "mean"}},
     "average of weights": {"training": {"average": 0.99}},

@@ -3,7 +3,11 @@
     python benchmarks/tune.py --dataset Photo --data ROOT --seconds 400 --out tune-Photo.jsonl
 
 Each line of the log is one trial: its settings, the validation accuracy of each split, seconds. The test part is never
-computed. optuna's TPE proposes; after the first split a trial goes on only if it is among the better half so far.
+computed. A trial is worth what the epoch that is best on one half of the validation nodes has on the other half: the
+best epoch of many is partly luck, and in small graphs luck would win. After each split a trial goes on only if it is
+among the better half so far. Every other trial keeps the best settings so far but for three, which are drawn at random:
+in so many dimensions small steps from what is good find more than wide ones. All settings of the others are proposed by
+optuna's TPE. An earlier log is searched on from.
 """
 
 from __future__ import annotations
@@ -30,7 +34,8 @@ def propose(trial: optuna.Trial, graph: vcr.Graph) -> vcr.Config:
     """One point of the search space, the same space for every dataset."""
     nodes = graph.num_nodes
     tokens = vcr.TokenConfig(
-        hops=trial.suggest_int("hops", 1, 7 if graph.num_features < 5000 else 4),
+        hops=trial.suggest_int("hops", 0, 7 if graph.num_features < 5000 else 4),
+        self_loops=trial.suggest_categorical("self_loops", [False, True]),
         clusters=trial.suggest_categorical("clusters", [10, 20, 50] if nodes > 1000 else [10]),
         structure_tokens=trial.suggest_categorical("structure_tokens", [0, 4, 8, 16]),
         content_tokens=trial.suggest_categorical("content_tokens", [0, 4, 8, 16]),
@@ -38,21 +43,22 @@ def propose(trial: optuna.Trial, graph: vcr.Graph) -> vcr.Config:
     model = vcr.ModelConfig(
         hidden_channels=trial.suggest_categorical("hidden_channels", [64, 128, 256, 512]),
         heads=8,
-        layers=trial.suggest_int("layers", 1, 2),
+        layers=trial.suggest_int("layers", 0, 2),
         dropout=trial.suggest_float("dropout", 0.0, 0.7, step=0.1),
         attention_dropout=trial.suggest_float("attention_dropout", 0.0, 0.5, step=0.1),
         readout=trial.suggest_categorical("readout", ["attention", "mean", "target"]),
         kind_embedding=trial.suggest_categorical("kind_embedding", [False, True]),
-        rich_tokens=trial.suggest_int("rich_tokens", 0, min(2, tokens.hops)),
-        label_hops=trial.suggest_int("label_hops", 0, min(2, tokens.hops)),
+        rich_tokens=min(trial.suggest_int("rich_tokens", 0, 2), tokens.hops),
+        label_hops=min(trial.suggest_int("label_hops", 0, 2), tokens.hops),
         label_embedding=trial.suggest_categorical("label_embedding", [False, True]),
         adjacency_rows=trial.suggest_categorical("adjacency_rows", [False, True]),
         feature_dropout=trial.suggest_float("feature_dropout", 0.0, 0.8, step=0.1),
+        embedding_dropout=trial.suggest_float("embedding_dropout", 0.0, 0.7, step=0.1),
         token_dropout=trial.suggest_float("token_dropout", 0.0, 0.5, step=0.1),
     )
     sizes = [size for size in (32, 64, 250, 500, 1000, 2000) if nodes / 40 <= size <= max(64, nodes // 2)]
     training = vcr.TrainConfig(
-        epochs=trial.suggest_categorical("epochs", [60, 120, 240]),
+        epochs=trial.suggest_categorical("epochs", [20, 60, 120, 240]),
         batch_size=trial.suggest_categorical("batch_size", sizes),
         learning_rate=trial.suggest_float("learning_rate", 3e-4, 1e-2, log=True),
         final_learning_rate=0.0,
@@ -69,10 +75,11 @@ def propose(trial: optuna.Trial, graph: vcr.Graph) -> vcr.Config:
 
 def guesses(graph: vcr.Graph) -> list[dict[str, Any]]:
     """Where the search starts: what the first probes on other splits found to matter, and two departures from it."""
-    base: dict[str, Any] = {"hops": 3, "clusters": 10, "structure_tokens": 8, "content_tokens": 8, "layers": 1}
-    base |= {"hidden_channels": 256, "dropout": 0.3, "attention_dropout": 0.1, "readout": "attention"}
+    base: dict[str, Any] = {"hops": 3, "self_loops": False, "clusters": 10, "structure_tokens": 8, "content_tokens": 8}
+    base |= {"hidden_channels": 256, "layers": 1, "dropout": 0.3, "attention_dropout": 0.1, "readout": "attention"}
     base |= {"kind_embedding": True, "rich_tokens": 2, "label_hops": 2, "label_embedding": False}
     base |= {"adjacency_rows": False, "feature_dropout": 0.5, "token_dropout": 0.0, "epochs": 120}
+    base |= {"embedding_dropout": 0.0}
     base |= {
         "batch_size": (1000 if graph.num_nodes > 20_000 else 500) if graph.num_nodes > 1000 else 64,
         "learning_rate": 1e-3,
@@ -84,13 +91,65 @@ def guesses(graph: vcr.Graph) -> list[dict[str, Any]]:
     return [base, linked, plain]
 
 
-def best_so_far(log: Path, count: int = 3) -> list[dict[str, Any]]:
-    """The best whole trials of an earlier search in the same log, to start from."""
+def best_so_far(log: Path, dataset: str, directed: bool, names: list[str], count: int = 3) -> list[dict[str, Any]]:
+    """The best whole trials of an earlier search of this graph in the same log."""
     rows = [json.loads(line) for line in log.read_text().splitlines()] if log.is_file() else []
-    whole = sorted((row for row in rows if row.get("whole")), key=lambda row: -float(np.mean(row["val"])))
-    names = set(guesses(vcr.digits())[0])
-    settings = [{**row["config"]["tokens"], **row["config"]["model"], **row["config"]["training"]} for row in whole]
-    return [{name: values[name] for name in sorted(names)} for values in settings[:count]]
+    mine = [row for row in rows if row["dataset"] == dataset and row.get("directed", False) == directed]
+    whole = sorted((row for row in mine if row.get("whole")), key=lambda row: -float(np.mean(row["val"])))
+    return [pick(row["config"], names) for row in whole[:count]]
+
+
+def pick(config: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """The searched settings of a whole configuration."""
+    values = {**config["tokens"], **config["model"], **config["training"]}
+    # A setting younger than the log had its default then.
+    return {name: values.get(name, getattr(vcr.ModelConfig, name, None)) for name in names}
+
+
+def crossed_accuracy(bench: Workbench, split: vcr.Split, config: vcr.Config) -> float:
+    """Accuracy on each half of the validation nodes at the epoch that is best on the other half."""
+    wanted = np.asarray(bench.graph.labels)[split.val]
+    right: list[Any] = []
+    bench.train(
+        split, config, test=False, on_epoch=lambda trainer: right.append(trainer.val_logits.argmax(1) == wanted)
+    )
+    halves = np.stack(right)[:, ::2], np.stack(right)[:, 1::2]  # (epochs, nodes); node order is that of the split
+    return float(np.mean([judged[chosen.mean(1).argmax()].mean() for chosen, judged in (halves, halves[::-1])]))
+
+
+class Search:
+    """Trials of one graph until the time is out."""
+
+    def __init__(self, graph: vcr.Graph, bench: Workbench, splits: list[vcr.Split], log: Path, end: float) -> None:
+        self.graph, self.bench, self.splits, self.log, self.end = graph, bench, splits, log, end
+        self.means: list[list[float]] = [[] for _ in splits]  # by number of splits, of all trials that came so far
+
+    def __call__(self, trial: optuna.Trial) -> float:
+        """The objective."""
+        try:
+            return self.judge(propose(trial, self.graph))
+        except (vcr.VCRError, RuntimeError) as error:
+            self.write({"error": str(error)[:300], "params": trial.params})
+            raise optuna.TrialPruned from error
+
+    def judge(self, config: vcr.Config) -> float:
+        """Mean validation accuracy over the splits, or over the first few where they were not good enough."""
+        start, values = time.monotonic(), list[float]()
+        for split, means in zip(self.splits, self.means, strict=True):
+            values.append(crossed_accuracy(self.bench, split, config))
+            means.append(float(np.mean(values)))
+            if means[-1] < np.median(means) or time.monotonic() > self.end:
+                break
+        whole = len(values) == len(self.splits)
+        seconds = round(time.monotonic() - start, 2)
+        self.write({"val": values, "whole": whole, "seconds": seconds, "config": asdict(config)})
+        # A trial that was cut short is not judged better than its first splits less a little.
+        return float(np.mean(values)) - (0.0 if whole else 0.003)
+
+    def write(self, row: dict[str, Any]) -> None:
+        """One line of the log."""
+        with self.log.open("a") as file:
+            file.write(json.dumps({"dataset": self.graph.name, "directed": self.graph.directed, **row}) + "\n")
 
 
 def main() -> None:
@@ -105,53 +164,32 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
+    end = time.monotonic() + arguments.seconds
     graph = load(arguments.dataset, arguments.data, arguments.directed)
     bench = Workbench(graph, find_device(arguments.device))
     splits = [vcr.Split.random(graph.labels, 0.6, 0.2, FIRST_SEED + number) for number in range(arguments.splits)]
-    end = time.monotonic() + arguments.seconds
-    firsts: list[float] = []
-
-    def log(row: dict[str, Any]) -> None:
-        with arguments.out.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-
-    def judge(config: vcr.Config) -> float:
-        start, values = time.monotonic(), []
-        for number, split in enumerate(splits):
-            trial = bench.train(split, config, test=False)
-            values.append(trial.val)
-            if number == 0:
-                firsts.append(trial.val)
-                if trial.val < np.median(firsts) or time.monotonic() > end:
-                    break
-        seconds = round(time.monotonic() - start, 2)
-        whole = len(values) == len(splits)
-        log(
-            {
-                "dataset": arguments.dataset,
-                "directed": graph.directed,
-                "val": values,
-                "whole": whole,
-                "seconds": seconds,
-                "config": asdict(config),
-            }
-        )
-        # A trial that was cut short is not judged better than its first split less a little.
-        return float(np.mean(values)) - (0.0 if whole else 0.003)
-
-    def objective(trial: optuna.Trial) -> float:
-        try:
-            return judge(propose(trial, graph))
-        except (vcr.VCRError, RuntimeError) as error:
-            log({"dataset": arguments.dataset, "error": str(error)[:300], "params": trial.params})
-            raise optuna.TrialPruned from error
-
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(seed=arguments.seed, n_startup_trials=12, multivariate=True, group=True)
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    for guess in [*best_so_far(arguments.out), *guesses(graph)]:
-        study.enqueue_trial(guess, skip_if_exists=True)
-    study.optimize(objective, timeout=max(0.0, end - time.monotonic()))
+    first = guesses(graph)
+    names = sorted(first[0])
+    preset = asdict(vcr.load_config(options={"data": {"dataset": arguments.dataset}}))
+    earlier = best_so_far(arguments.out, graph.name, graph.directed, names)
+    # Another seed is for a second process beside the first: it need not start with the same trials.
+    starts = [pick(preset, names), *([] if arguments.seed else [*earlier, *first])]
+    for settings in starts:
+        study.enqueue_trial(settings, skip_if_exists=True)
+    search = Search(graph, bench, splits, arguments.out, end)
+    study.optimize(search, n_trials=len(starts), timeout=max(1.0, end - time.monotonic()))
+    random, wide = np.random.default_rng(arguments.seed), optuna.samplers.RandomSampler(arguments.seed)
+    while time.monotonic() < end:
+        step = len(study.trials) % 2
+        if step:
+            changed = set(random.choice(names, 3, replace=False))
+            kept = {name: value for name, value in study.best_params.items() if name not in changed}
+            study.enqueue_trial(kept)
+        study.sampler = wide if step else sampler
+        study.optimize(search, n_trials=1)
     print(f"{arguments.dataset}: {len(study.trials)} trials, best {study.best_value:.4f}")
     print(json.dumps(study.best_params))
 

@@ -9,10 +9,8 @@ import pytest
 from vcr_graphormer import ConfigError, StoreError, load_dataset
 from vcr_graphormer.accuracy import (
     Record,
-    accuracy_table,
     choose_split,
     measure_accuracy,
-    read_results,
     this_command,
     variant_config,
 )
@@ -43,21 +41,8 @@ def test_record_keeps_runs_and_refuses_other_settings(tmp_path: Path) -> None:
 def test_the_command_says_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["/some/bin/vcr-graphormer", "benchmark", "table", "Photo", "--data", "/my"])
     assert this_command() == "vcr-graphormer benchmark table Photo --data ROOT"
-    monkeypatch.setattr("sys.argv", ["/some/where/benchmarks/yardsticks.py", "--graphs", "Photo"])
+    monkeypatch.setattr("sys.argv", ["/some/where/benchmarks/yardsticks.py", "--out", "/my", "--graphs", "Photo"])
     assert this_command() == "python benchmarks/yardsticks.py --graphs Photo"
-
-
-def test_table(tmp_path: Path) -> None:
-    write(tmp_path, "Photo", "default", [0.96, 0.94])
-    write(tmp_path, "Photo", "paper", [0.95, 0.95])
-    write(tmp_path, "Texas", "default", [0.5])
-    write(tmp_path, "Photo", "default", [0.97], protocol="B")
-    assert accuracy_table(read_results(tmp_path), "A").splitlines() == [
-        "| dataset | default | paper | printed in the paper |",
-        "| --- | --- | --- | --- |",
-        "| Photo | **95.00 ± 1.41** | **95.00 ± 0.00** | 95.53 |",
-        "| Texas | **50.00 ± 0.00** | not measured |  |",
-    ]
 
 
 def test_splits_by_protocol(data_root: Path) -> None:

@@ -77,6 +77,7 @@ def test_flipping_the_own_label_changes_no_input_of_the_own_row(
         label_embedding=embedding,
         adjacency_rows=adjacency,
         feature_dropout=0.5,
+        embedding_dropout=0.2,
         dropout=0.0,
         attention_dropout=0.0,
     )

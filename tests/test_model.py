@@ -198,7 +198,7 @@ def test_dropouts_change_training_only() -> None:
     inputs = make_inputs()
     batch = inputs.batch(torch.arange(NODES))
     plain = make_model()
-    for name in ("dropout", "attention_dropout", "feature_dropout", "token_dropout"):
+    for name in ("dropout", "attention_dropout", "feature_dropout", "embedding_dropout", "token_dropout"):
         changed: dict[str, Any] = {name: 0.5}
         model = make_model(replace(SMALL, **changed))
         assert torch.equal(model(batch), plain(batch))

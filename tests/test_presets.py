@@ -76,5 +76,5 @@ def test_a_file_or_an_override_wins_over_the_preset(tmp_path: Path) -> None:
     assert (own.tokens.hops, own.model.hidden_channels) == (2, load_config().model.hidden_channels)
     with pytest.raises(ConfigError, match="a file says everything"):
         load_config(tmp_path / "own.toml", variant="paper")
-    with pytest.raises(ConfigError, match="variant paper is for the known datasets"):
+    with pytest.raises(ConfigError, match="variant paper is for the paper's datasets: digits is not among them"):
         load_config(variant="paper")

@@ -23,6 +23,7 @@ def test_defaults_pass_and_are_the_papers() -> None:
     assert training.check() is training
     assert (model.readout, model.kind_embedding, model.rich_tokens, model.label_hops) == ("attention", False, 0, 0)
     assert (model.label_embedding, model.feature_dropout, model.token_dropout) == (False, 0.0, 0.0)
+    assert model.embedding_dropout == 0.0
     assert (training.label_smoothing, training.average, training.metric) == (0.0, 0.0, "auto")
 
 
@@ -42,7 +43,10 @@ def test_every_setting_is_explained(config: Any) -> None:
         *((name, -1, WHOLE_0) for name in ("layers", "rich_tokens", "label_hops")),
         ("layers", 1.5, WHOLE_0),
         ("label_hops", False, WHOLE_0),
-        *((name, 1.0, SHARE) for name in ("dropout", "attention_dropout", "feature_dropout", "token_dropout")),
+        *(
+            (name, 1.0, SHARE)
+            for name in ("dropout", "attention_dropout", "feature_dropout", "embedding_dropout", "token_dropout")
+        ),
         ("dropout", -0.1, SHARE),
         ("dropout", float("nan"), SHARE),
         ("dropout", False, SHARE),

@@ -279,6 +279,7 @@ CHANGES: dict[str, Any] = {
     "label_embedding": True,
     "adjacency_rows": True,
     "feature_dropout": 0.3,
+    "embedding_dropout": 0.3,
     "token_dropout": 0.3,
     "epochs": 3,
     "batch_size": 20,

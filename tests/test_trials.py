@@ -53,6 +53,20 @@ def test_the_test_part_is_left_alone_on_request(graph: Graph) -> None:
     assert trial.val > 0
 
 
+def test_every_epoch_can_be_watched(graph: Graph) -> None:
+    split, seen = Split.random(graph.labels, seed=0), list[float]()
+    wanted = np.asarray(graph.labels)[split.val]
+    trial = Workbench(graph, torch.device("cpu")).train(
+        split,
+        CONFIG,
+        test=False,
+        on_epoch=lambda trainer: seen.append(float((trainer.val_logits.argmax(1) == wanted).mean())),
+    )
+    assert len(seen) == 3
+    assert trial.val == max(seen)
+    assert seen[trial.best_epoch - 1] == trial.val
+
+
 def test_hops_are_made_once_and_extended(graph: Graph) -> None:
     bench, split = Workbench(graph, torch.device("cpu")), Split.random(graph.labels, seed=0)
     few = bench.inputs(split, CONFIG.tokens, CONFIG.model)

@@ -1,4 +1,4 @@
-"""Datasets × variants × seeds → one JSON file each, and the table made from these files alone."""
+"""Datasets × variants × seeds → one JSON file each."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from .config import Config, load_config
 from .datasets import load_dataset, load_splits, paper_split
@@ -24,20 +22,6 @@ from .trials import Trial, Workbench
 
 PROTOCOLS = {"A": "the paper's splits: random 60/20/20 by seed", "B": "the published fixed split, repeated by seed"}
 OnRun = Callable[[dict[str, Any], dict[str, Any]], None]
-
-# Test accuracy in percent as printed in the paper's table, for comparison.
-PAPER_RESULTS = {
-    "PubMed": 89.77,
-    "CoraFull": 71.67,
-    "Computer": 91.75,
-    "Photo": 95.53,
-    "CS": 95.37,
-    "Physics": 97.34,
-    "Reddit": 93.69,
-    "AMiner": 53.59,
-    "Amazon2M": 76.09,
-    "arXiv-year": 54.15,
-}
 
 
 def choose_split(dataset: str, graph: Graph, protocol: str, seed: int, root: str | Path) -> Split:
@@ -58,12 +42,15 @@ def result_file(folder: Path, dataset: str, protocol: str, variant: str) -> Path
 
 
 def this_command() -> str:
-    """How this process was called, the folder of the data left to the reader."""
+    """How this process was called; where data and results lie is left to the reader."""
     words = list(sys.argv)
     script = words[0].endswith(".py") and "__main__" not in words[0]
     words[0] = f"python {Path(words[0]).parent.name}/{Path(words[0]).name}" if script else "vcr-graphormer"
     if "--data" in words[:-1]:
         words[words.index("--data") + 1] = "ROOT"
+    for place in ("--out", "--logs"):
+        if place in words[:-1]:
+            del words[words.index(place) : words.index(place) + 2]
     return " ".join([words[0], shlex.join(words[1:])])
 
 
@@ -147,37 +134,3 @@ def _settings(config: Config) -> dict[str, Any]:
     sections["data"] = {"directed": config.data.directed}
     del sections["training"]["seed"]
     return sections
-
-
-def read_results(folder: Path) -> list[dict[str, Any]]:
-    """Every result file with mean and deviation of its runs, in percent."""
-    rows = []
-    for file in sorted(folder.glob("*-[AB]-*.json")):
-        content = read_json(file)
-        values = [100 * run["test"] for run in content["runs"]]
-        spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-        rows.append({**content, "mean": float(np.mean(values)), "std": spread, "count": len(values)})
-    return rows
-
-
-def accuracy_table(rows: list[dict[str, Any]], protocol: str) -> str:
-    """A Markdown table of one protocol: a row per dataset, a column per variant, the best of each row in bold."""
-    chosen = [row for row in rows if row["protocol"] == protocol]
-    variants = list(dict.fromkeys(row["variant"] for row in chosen))
-    names = sorted({row["dataset"] for row in chosen}, key=lambda name: (name not in PAPER_RESULTS, name))
-    lines = ["| dataset | " + " | ".join(variants) + " | printed in the paper |"]
-    lines.append("| --- |" + " --- |" * (len(variants) + 1))
-    for name in names:
-        found = {row["variant"]: row for row in chosen if row["dataset"] == name}
-        best = max(row["mean"] for row in found.values())
-        cells = []
-        for variant in variants:
-            if variant not in found:
-                cells.append("not measured")
-                continue
-            row = found[variant]
-            text = f"{row['mean']:.2f} ± {row['std']:.2f}"
-            cells.append(f"**{text}**" if row["mean"] == best else text)
-        printed = f"{PAPER_RESULTS[name]:.2f}" if protocol == "A" and name in PAPER_RESULTS else ""
-        lines.append(f"| {name} | " + " | ".join(cells) + f" | {printed} |")
-    return "\n".join(lines)

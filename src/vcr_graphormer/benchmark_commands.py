@@ -43,12 +43,28 @@ def accuracy(
 
 
 @app.command()
-def table(out: Results = Path("results/accuracy")) -> None:
+def table(
+    out: Results = Path("results/accuracy"),
+    plot: Annotated[
+        Path | None, typer.Option(help="Also draw the table into this folder, accuracy-A.png and -B.png.")
+    ] = None,
+) -> None:
     """Print the tables of all result files in a folder, as Markdown."""
-    from .accuracy import PROTOCOLS, accuracy_table, read_results
+    from .accuracy import PROTOCOLS
+    from .errors import StoreError
+    from .standings import accuracy_table, draw_accuracy, not_measured, read_results
 
     rows = read_results(out)
+    if not rows:
+        raise StoreError(
+            f"{out} holds no result files: run vcr-graphormer benchmark accuracy first, or name another --out"
+        )
     for protocol, meaning in PROTOCOLS.items():
         if any(row["protocol"] == protocol for row in rows):
             typer.echo(f"Protocol {protocol}: {meaning}; test metric in percent, mean ± deviation\n")
             typer.echo(accuracy_table(rows, protocol) + "\n")
+            if plot is not None:
+                draw_accuracy(rows, protocol, plot / f"accuracy-{protocol}.png")
+                typer.echo(f"written: {plot / f'accuracy-{protocol}.png'}\n")
+    if missing := not_measured(rows):
+        typer.echo(f"Not measured: {', '.join(missing)}")

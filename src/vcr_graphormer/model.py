@@ -156,7 +156,7 @@ class VCRGraphormer(nn.Module):
         return total + self.bias
 
     def tokens(self, batch: Batch, projected: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """The projected token lists [B, S, h] and the mask, token dropout included."""
+        """The projected token lists [B, S, h] and the mask, dropout of entries and of tokens included."""
         if projected is None:
             projected = self.project_rows(batch.rows, batch.super_rows)
         tokens = self._gather(batch, projected)  # (batch, tokens, hidden)
@@ -172,6 +172,7 @@ class VCRGraphormer(nn.Module):
         if self.label_weight is not None and batch.labels is not None:
             given = batch.labels.to(tokens.dtype) @ self.label_weight
             tokens = tokens + F.pad(given, (0, 0, 1 + self.num_hops, 0))
+        tokens = dropout(tokens, self.config.embedding_dropout if self.training else 0.0)
         return tokens, self._hide_some(batch, tokens)
 
     def _gather(self, batch: Batch, projected: Tensor) -> Tensor:

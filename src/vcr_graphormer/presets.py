@@ -29,8 +29,8 @@ def load_preset(dataset: str, variant: str = "default") -> dict[str, dict[str, A
     if variant not in VARIANTS:
         raise unknown_name("variant", variant, VARIANTS)
     known = find_dataset(dataset)
-    if known is None and variant != "default":
-        raise ConfigError(f"variant {variant} is for the known datasets: {dataset} has no preset")
+    if variant != "default" and (known is None or known.paper is None):
+        raise ConfigError(f"variant {variant} is for the paper's datasets: {dataset} is not among them")
     if known is None:
         return {}
     name = f"{known.name}.toml" if variant == "default" else f"{known.name}.paper.toml"

@@ -37,6 +37,7 @@ class ModelConfig:
     label_embedding: bool = _field(False, "tokens that are training nodes carry their label, never the target")
     adjacency_rows: bool = _field(False, "each node token carries A(i, :), which nodes it is linked to")
     feature_dropout: float = _field(0.0, "dropout on input features")
+    embedding_dropout: float = _field(0.0, "dropout on tokens after their projection")
     token_dropout: float = _field(0.0, "share of tokens hidden at random while training, never the target")
 
     def check(self, num_hops: int) -> ModelConfig:
@@ -45,7 +46,7 @@ class ModelConfig:
             _whole(self, "model", name, 1)
         for name in ("layers", "rich_tokens", "label_hops"):
             _whole(self, "model", name, 0)
-        for name in ("dropout", "attention_dropout", "feature_dropout", "token_dropout"):
+        for name in ("dropout", "attention_dropout", "feature_dropout", "embedding_dropout", "token_dropout"):
             _share(self, "model", name)
         _one_of(self, "model", "readout", READOUTS)
         if self.hidden_channels % self.heads:

@@ -115,6 +115,7 @@ class Trainer:
         self.epoch, self.step, self.seconds, self.rate = 0, 0, 0.0, 0.0
         self.best = Best()
         self.history: list[dict[str, float]] = []
+        self.val_logits: Array = np.empty((0, model.num_outputs), np.float32)  # after the last epoch
 
     def fit(self, on_epoch: OnEpoch | None = None) -> Best:
         """Train until the last epoch or until patience is out; returns the best state.
@@ -145,7 +146,7 @@ class Trainer:
         loss = self._train_epoch()
         self.epoch += 1
         judged = self.model if self.average is None else self.average
-        logits = compute(self._low_precision(judged), self.inputs, self.val.nodes, self.micro_batch)
+        logits = self.val_logits = compute(self._low_precision(judged), self.inputs, self.val.nodes, self.micro_batch)
         value = measure(self.metric, probabilities(logits, self.task, self.scale), self.val.labels, self.task)
         val_loss = float(compute_loss(torch.from_numpy(logits), self.val_labels, self.task))
         self._check_validation(logits, value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +55,9 @@ class Workbench:
         self.precision = choose_precision(precision, device)
         self._kept: dict[Any, Any] = {}
 
-    def train(self, split: Split, config: Config, test: bool = True) -> Trial:
+    def train(
+        self, split: Split, config: Config, test: bool = True, on_epoch: Callable[[Trainer], None] | None = None
+    ) -> Trial:
         """Train once; the test part is read after training, from the best state, and only if `test`."""
         start = time.perf_counter()
         inputs = self.inputs(split, config.tokens, config.model)
@@ -66,7 +69,7 @@ class Workbench:
             model = self.model(config).to(self.device)
             seen, judged = (Examples(part, labels[part]) for part in (split.train, split.val))
             trainer = Trainer(model, inputs, seen, judged, graph.task, training, scale)
-            best = trainer.fit()
+            best = trainer.fit(None if on_epoch is None else lambda _: on_epoch(trainer))
             if not test:
                 nothing = float("nan")
                 return Trial(nothing, best.value, nothing, trainer.epoch, best.epoch, time.perf_counter() - start)
