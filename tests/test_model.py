@@ -85,7 +85,7 @@ def test_padding_has_no_influence_to_the_bit(readout: str) -> None:
     changed = replace(batch, scores=torch.where(hidden, 1e6, batch.scores), place=place, labels=labels)
     assert hidden.sum() > 5
     assert torch.equal(model(changed), model(batch))
-    assert torch.equal(model.look(changed).logits, model.look(batch).logits)
+    assert torch.equal(model.look(*model.tokens(changed)).logits, model.look(*model.tokens(batch)).logits)
 
 
 def test_a_batch_of_one_and_any_order_give_the_same() -> None:
@@ -101,7 +101,7 @@ def test_only_the_node_itself() -> None:
     inputs = Inputs(torch.randn(NODES, FEATURES), (), (nothing.long(),), (nothing,), 0, torch.device("cpu"))
     for readout in READOUTS:
         model = VCRGraphormer(replace(SMALL, readout=readout), FEATURES, 4, 0, 0).eval()
-        seen = model.look(inputs.batch(torch.tensor([2])))
+        seen = model.look(*model.tokens(inputs.batch(torch.tensor([2]))))
         assert seen.logits.isfinite().all()
         assert seen.readout.tolist() == [[1.0]]
 
@@ -110,7 +110,7 @@ def test_only_the_node_itself() -> None:
 def test_weights_on_request(readout: str) -> None:
     model, inputs = make_model(replace(SMALL, readout=readout)), make_inputs()
     batch = inputs.batch(torch.arange(NODES))
-    seen = model.look(batch)
+    seen = model.look(*model.tokens(batch))
     torch.testing.assert_close(seen.logits, model(batch))
     assert seen.attention.shape == (2, NODES, 2, inputs.num_tokens, inputs.num_tokens)
     torch.testing.assert_close(seen.attention.sum(-1), torch.ones(2, NODES, 2, inputs.num_tokens))

@@ -39,6 +39,15 @@ def test_presets_are_valid(name: str, variant: str) -> None:
     assert config.data.dataset == name
 
 
+@pytest.mark.parametrize("name", ["Cora", "CiteSeer"])
+def test_datasets_beside_the_paper_have_a_default_only(name: str) -> None:
+    config = load_config(options={"data": {"dataset": name}})
+    config.model.check(config.tokens.hops)
+    config.training.check()
+    with pytest.raises(ConfigError, match=f"variant paper is for the paper's datasets: {name} is not among them"):
+        load_config(options={"data": {"dataset": name}}, variant="paper")
+
+
 @pytest.mark.parametrize("name", AUTHORS)
 def test_the_papers_variant_is_the_authors_settings_and_nothing_else(name: str) -> None:
     config = load_config(options={"data": {"dataset": name}}, variant="paper")
@@ -55,6 +64,7 @@ def test_the_papers_variant_is_the_authors_settings_and_nothing_else(name: str) 
     switches = (model.kind_embedding, model.rich_tokens, model.label_hops, model.label_embedding, model.adjacency_rows)
     assert not any(switches)
     assert (model.feature_dropout, model.token_dropout, training.average, tokens.super_tokens) == (0, 0, 0, "drop")
+    assert (model.embedding_dropout, tokens.self_loops, config.data.directed) == (0, False, False)
 
 
 def test_variants_leave_out_what_they_say() -> None:

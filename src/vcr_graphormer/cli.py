@@ -12,6 +12,7 @@ import typer
 from . import __version__
 from .benchmark_commands import app as benchmark_app
 from .errors import StoreError, VCRError
+from .explain_commands import explain, report
 from .options import ConfigFile, DataRoot, DatasetName, Settings, Threads, Variant, read_config, say_error
 from .run_commands import embed, evaluate, predict, show_progress, train
 
@@ -187,9 +188,10 @@ def demo(
     """Show the whole path on embedded real data (handwritten digits), without any download."""
     import numpy as np
 
-    from .console import print_history, print_stages
+    from .console import StageProgress, print_history, print_stages
     from .datasets import load_data
     from .launch import train as train_run
+    from .report import write_report
 
     typer.echo("1. load scikit-learn's handwritten digits as a graph of nearest neighbours, and split it")
     config = read_config(None, ["training.epochs=60", "training.patience=20"])  # this is an easy one
@@ -219,13 +221,17 @@ def demo(
     print_history(run)
     wrong = split.test[run.predict(split.test).labels != own[split.test]]
     typer.echo(f"   {len(wrong)} of {len(split.test)} test images wrong, the first: {', '.join(map(str, wrong[:5]))}")
-    typer.echo(f"test accuracy {run.metrics['test']:.4f}; the run lies in {run.path}")
+    typer.echo("4. write the report, a page to look at")
+    with StageProgress() as progress:
+        page = write_report(run, progress=progress)
+    typer.echo(f"test accuracy {run.metrics['test']:.4f}; the run lies in {run.path}, its report in {page}")
     typer.echo(f"next: vcr-graphormer evaluate {run.path}")
     typer.echo(f"      vcr-graphormer predict {run.path} --nodes 0,1,2")
+    typer.echo(f"      vcr-graphormer explain {run.path} --node 0")
     typer.echo("      vcr-graphormer datasets                  what else can be loaded")
     typer.echo("      vcr-graphormer train --dataset PATH      your own edges, features and labels")
 
 
-for command in (train, evaluate, predict, embed):
+for command in (train, evaluate, predict, embed, explain, report):
     app.command()(command)
 app.add_typer(benchmark_app, name="benchmark")

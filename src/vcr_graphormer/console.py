@@ -17,6 +17,7 @@ from rich.table import Table
 from .summary import format_bytes
 
 if TYPE_CHECKING:
+    from .explain import Explanation
     from .predictions import Predictions
     from .run import Run
 
@@ -121,6 +122,52 @@ def print_summary(summary: dict[str, Any]) -> None:
         row = summary[part]
         table.add_row(part, f"{row['mean']:.4f}", f"{row['std']:.4f}", str(len(row["values"])))
     Console().print(table)
+
+
+def print_explanation(found: Explanation) -> None:
+    """A node's prediction and its tokens."""
+    name = f" ({found.name})" if found.name is not None else ""
+    value = found.outputs[found.explained]
+    what = f"value {value:.5g}" if found.task == "regression" else f"{found.explained} with probability {value:.4f}"
+    truth = "unknown" if found.label is None else found.label
+    title = escape(f"node {found.node}{name}: {what}; its label: {truth}")
+    columns = ("token", "node", "score", "hops away", "training label", "attention", "readout", "effect")
+    table = Table(title=title, caption="effect: what the token adds to the value above; hidden, it is lower by that")
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("token", "training label") else "right")
+    for token in found.tokens:
+        if token.super_node is not None:
+            node = f"super node {token.super_node}"
+        elif token.node is None:
+            node = ""
+        else:
+            node = str(token.node) if token.name is None else f"{token.node} {escape(token.name)}"
+        table.add_row(
+            f"hop {token.hop}" if token.hop is not None else token.kind,
+            node,
+            f"{token.score:.4f}",
+            "" if token.distance is None else str(token.distance),
+            escape(token.label or ""),
+            f"{token.attention:.4f}",
+            f"{token.readout:.4f}",
+            f"{token.effect:+.4f}",
+        )
+    Console(width=None if sys.stdout.isatty() else 140).print(table)
+
+
+def print_kinds(summary: dict[str, Any]) -> None:
+    """Effect and attention of the kinds of tokens in a whole run."""
+    table = Table("kind", "tokens", "attention", "effect of one", title=f"{summary['nodes']:,} nodes")
+    for row in summary["kinds"]:
+        table.add_row(row["kind"], f"{row['tokens']:.1f}", f"{row['attention']:.3f}", f"{row['effect']:.4f}")
+    Console().print(table)
+    kinds = [row["kind"] for row in summary["kinds"]]
+    for by, rows in summary["effects"].items():
+        table = Table(by, "nodes", *kinds, title=f"mean absolute effect of one token (share of attention), by {by}")
+        for row in rows:
+            cells = (f"{row[kind]:.4f} ({row['attention'][kind]:.2f})" if kind in row else "" for kind in kinds)
+            table.add_row(escape(row["name"]), f"{row['count']:,}", *cells)
+        Console(width=None if sys.stdout.isatty() else 120).print(table)
 
 
 def print_predictions(found: Predictions, rows: int = 20) -> None:

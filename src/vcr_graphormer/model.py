@@ -128,18 +128,20 @@ class VCRGraphormer(nn.Module):
 
     def represent(self, batch: Batch, projected: Tensor | None = None) -> Tensor:
         """The node's vector before the head, [B, h]."""
-        tokens, mask = self.tokens(batch, projected)
-        for layer in self.layers:
-            tokens = layer(tokens, mask)
-        return self.read_out(self.norm(tokens), mask)[0]
+        return self.encode(*self.tokens(batch, projected))[0]
 
-    def look(self, batch: Batch, projected: Tensor | None = None) -> Attended:
-        """Logits with every attention and readout weight behind them."""
-        tokens, mask = self.tokens(batch, projected)
-        attention: list[Tensor] = []
+    def encode(
+        self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Projected token lists [B, S, h] → the nodes' vectors [B, h] and the readout weights [B, S]."""
         for layer in self.layers:
             tokens = layer(tokens, mask, attention)
-        vector, weights = self.read_out(self.norm(tokens), mask)
+        return self.read_out(self.norm(tokens), mask)
+
+    def look(self, tokens: Tensor, mask: Tensor | None) -> Attended:
+        """Logits of projected token lists, with every attention and readout weight behind them."""
+        attention: list[Tensor] = []
+        vector, weights = self.encode(tokens, mask, attention)
         shape = (0, len(tokens), self.config.heads, tokens.shape[1], tokens.shape[1])
         seen = torch.stack(attention) if attention else tokens.new_empty(shape)
         return Attended(self.head(vector), seen, weights)

@@ -104,6 +104,15 @@ def find_nodes(graph: Graph, nodes: Any = None) -> NDArray[np.int64]:
     return ids
 
 
+def _similar(name: str, names: list[str]) -> str:
+    """Names that contain the one that was not found."""
+    found = [other for other in names if name and name.casefold() in other.casefold()]
+    if not found:
+        return " (names with commas: put them into a file, one per line)"
+    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+    return f"; {len(found)} names contain it: {', '.join(map(repr, found[:5]))}{more}"
+
+
 def _by_name(graph: Graph, names: list[str]) -> NDArray[np.int64]:
     """By the nodes' own names; where the graph has none, texts of digits are ids."""
     if graph.names is None:
@@ -115,5 +124,5 @@ def _by_name(graph: Graph, names: list[str]) -> NDArray[np.int64]:
     found = [places.get(name, int(name) if name.isdecimal() else -1) for name in names]  # a number may be an id
     missing = next((name for name, place in zip(names, found, strict=True) if place < 0), None)
     if missing is not None:
-        raise GraphError(f"there is no node named {missing!r} (names with commas: put them into a file, one per line)")
+        raise GraphError(f"there is no node named {missing!r}{_similar(missing, list(places))}")
     return find_nodes(graph, np.asarray(found, dtype=np.int64))

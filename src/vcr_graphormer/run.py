@@ -18,6 +18,7 @@ from .batches import Inputs
 from .checkpoint import HISTORY, load_tensors, read_history
 from .config import Config, load_config
 from .errors import ConfigError, GraphError, StoreError
+from .explain import Explanation, Looked, describe, faithfulness, find_output, look
 from .graph import Graph
 from .inference import Progress, choose_micro_batch, choose_precision, compute
 from .inputs import find_device, make_inputs
@@ -208,6 +209,31 @@ class Run:
             raise GraphError(f"the graph has no labels to compare the predictions of this {self.task} with")
         labels = np.asarray(self.graph.labels)[nodes]
         return {metric: measure(metric, predicted, labels, self.task) for metric in METRICS_OF_TASK[self.task]}
+
+    def explain(self, node: Any, output: Any = None) -> Explanation:
+        """Why one node, by id or name, got its prediction: every token with its attention and effect.
+
+        `output` explains another class (its name or number) than the predicted one.
+        """
+        chosen = find_nodes(self.graph, node)
+        if len(chosen) != 1:
+            raise ConfigError(f"explain takes one node, not {len(chosen)}; look takes many")
+        return describe(self.graph, self.look(chosen, output), 0, self.split.train, self.task)
+
+    def look(self, nodes: Any = None, output: Any = None, progress: Progress | None = None) -> Looked:
+        """Attention, readout weight and effect of every token of some nodes, as arrays; default: all nodes."""
+        chosen = find_nodes(self.graph, nodes)
+        column = None if output is None else find_output(self.graph, self.about["num_outputs"], output)
+        return look(self.model, self.inputs, chosen, self.task, self.lists_at_once, column, self.scale, progress)
+
+    def faithfulness(self, looked: Looked, most: int = 8, seed: int = 0) -> dict[str, list[float]]:
+        """How the explained output falls as tokens are hidden: by effect, by attention, at random."""
+        return faithfulness(self.model, self.inputs, looked, self.task, most, seed, self.scale)
+
+    @property
+    def lists_at_once(self) -> int:
+        """Token lists computed at a time while explaining."""
+        return max(self.batch_size, 64 if self.device.type == "cpu" else 4096)
 
     def on(self, graph: Graph, tokens: TokenStore) -> Run:
         """The same model on another graph with the same features and classes, for example a later version of it."""

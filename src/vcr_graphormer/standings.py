@@ -61,9 +61,12 @@ def arrange(rows: list[dict[str, Any]], protocol: str) -> dict[str, dict[str, di
     return {name: results for name, results in found.items() if results}
 
 
-def accuracy_table(rows: list[dict[str, Any]], protocol: str) -> str:
-    """A Markdown table of one protocol: a row per method, a column per dataset, the best of each column in bold."""
-    found = arrange(rows, protocol)
+def accuracy_table(rows: list[dict[str, Any]], protocol: str, only: tuple[str, ...] = ()) -> str:
+    """A Markdown table of one protocol: a row per method, a column per dataset, the best of each column in bold.
+
+    `only`: of these variants; the default is all.
+    """
+    found = arrange([row for row in rows if not only or row["variant"] in only], protocol)
     lines = ["| test accuracy, % | " + " | ".join(found) + " |", "| --- |" + " --- |" * len(found)]
     for variant, method in METHODS.items():
         if any(variant in results for results in found.values()):

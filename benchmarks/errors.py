@@ -1,0 +1,79 @@
+"""Where a variant is right and wrong: validation accuracy by class, degree and local homophily.
+
+    python benchmarks/errors.py --data ROOT [--device cuda] [--graphs PubMed Squirrel] [--variants default hops]
+
+Split seeds 100 to 102, which are never reported; the test part is not read. Writes results/errors.json: the same nodes
+under every variant, so that a difference between variants is the variant's.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import print_table, write_result
+from training import load
+
+import vcr_graphormer as vcr
+from vcr_graphormer.accuracy import variant_config
+from vcr_graphormer.inputs import find_device
+from vcr_graphormer.slices import Slice, by_class, by_degree, by_homophily, local_homophily
+from vcr_graphormer.training import Trainer
+from vcr_graphormer.trials import Workbench
+
+GRAPHS = ("PubMed", "Computer", "Photo", "CS", "Physics", "Squirrel", "Actor", "Texas")
+
+
+def predict_validation(bench: Workbench, split: vcr.Split, config: vcr.Config) -> Any:
+    """Predicted classes of the validation nodes at the best epoch."""
+    kept: dict[int, Any] = {}
+
+    def keep(trainer: Trainer) -> None:
+        kept[trainer.epoch] = trainer.val_logits.argmax(1)
+
+    return kept[bench.train(split, config, test=False, on_epoch=keep).best_epoch]
+
+
+def slices(graph: vcr.Graph, nodes: Any, right: Any) -> dict[str, list[Slice]]:
+    """Validation nodes of all splits together, cut three ways."""
+    labels = np.asarray(graph.labels)[nodes]
+    names = [str(number) for number in range(graph.num_classes)]
+    return {
+        "class": by_class(labels, right, names),
+        "degree": by_degree(np.asarray(graph.degrees)[nodes], right),
+        "homophily": by_homophily(local_homophily(graph, nodes), right),
+    }
+
+
+def main() -> None:
+    """Train, cut, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default="data")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--graphs", nargs="+", default=list(GRAPHS))
+    parser.add_argument("--variants", nargs="+", default=["default", "hops"])
+    parser.add_argument("--out", type=Path, default=Path("results/errors.json"))
+    arguments = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    for name in arguments.graphs:
+        for variant in arguments.variants:
+            config = variant_config(name, variant)
+            bench = Workbench(load(name, arguments.data, config.data.directed), find_device(arguments.device))
+            splits = [vcr.Split.random(bench.graph.labels, 0.6, 0.2, seed) for seed in (100, 101, 102)]
+            predicted = np.concatenate([predict_validation(bench, split, config) for split in splits])
+            nodes = np.concatenate([split.val for split in splits])
+            # Direction is kept by some variants; the cuts are by the undirected graph for all.
+            graph = load(name, arguments.data)
+            right = predicted == np.asarray(graph.labels)[nodes]
+            cuts = {by: [asdict(part) for part in parts] for by, parts in slices(graph, nodes, right).items()}
+            rows.append({"graph": name, "variant": variant, "accuracy": float(right.mean()), "slices": cuts})
+            for by, parts in cuts.items():
+                print_table([{"graph": name, "variant": variant, "by": by, **part} for part in parts])
+            write_result(arguments.out, {"seeds": [100, 101, 102], "rows": rows})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,536 @@
+// The token explorer: one node, its token list as a graph and as a table, and ways to go on to the next node.
+
+const PARTS = ["none", "training", "validation", "test"];
+const SUGGESTIONS = 20;
+const WRONG_SHOWN = 200;
+
+// Numbers come as base64 of little-endian arrays, which is how every machine with a browser stores them.
+function decoded(text, type) {
+  if (!text) return null;
+  const raw = atob(text);
+  const bytes = new Uint8Array(raw.length);
+  for (let place = 0; place < raw.length; place += 1) bytes[place] = raw.charCodeAt(place);
+  return new type(bytes.buffer);
+}
+
+// What the page knows about nodes, read out of the packed arrays on demand.
+function openNodes(packed, classes) {
+  const types = {
+    nodes: Int32Array, predicted: Int16Array, label: Int16Array, part: Uint8Array, confidence: Float32Array,
+    value: Float32Array, target: Float32Array, ids: Int32Array, shown: Uint8Array, score: Float32Array,
+    attention: Float32Array, readout: Float32Array, effect: Float32Array, distance: Int8Array, token_label: Int16Array,
+  };
+  const arrays = {};
+  for (const [name, type] of Object.entries(types)) arrays[name] = decoded(packed[name], type);
+  const { hop = 0, structure = 0, content = 0 } = packed.layout ?? {};
+  const size = 1 + hop + structure + content;
+  const rows = new Map(Array.from(arrays.nodes, (id, row) => [id, row]));
+  const names = packed.names ?? {};
+  const total = packed.total ?? arrays.nodes.length;
+  const className = (number) => (known(number) && number >= 0 ? String(classes?.[number] ?? number) : null);
+  const kindAt = (place) => (place === 0 ? "self" : place <= hop ? "hop" : place <= hop + structure ? "structure" : "content");
+
+  function token(row, place) {
+    const at = row * size + place;
+    const id = place === 0 ? arrays.nodes[row] : arrays.ids[at];
+    const kind = kindAt(place);
+    const isSuper = id >= total;
+    const isNode = id >= 0 && !isSuper && kind !== "hop";
+    const read = (name) => (arrays[name] ? arrays[name][at] : null);
+    const distance = kind === "self" ? 0 : read("distance");
+    return {
+      place, kind, id, isSuper, isNode, sampled: isNode && rows.has(id),
+      look: isSuper ? KINDS.super : KINDS[kind],
+      title: kind === "hop" ? `hop ${place}` : isSuper ? `super node ${id - total}` : `node ${id}`,
+      name: id >= 0 ? names[id] ?? null : null,
+      score: read("score"), distance: kind === "hop" || !known(distance) || distance < 0 ? null : distance,
+      classNumber: read("token_label"), label: className(read("token_label")),
+      attention: read("attention"), readout: read("readout"), effect: read("effect"),
+    };
+  }
+
+  const about = (row) => ({
+    row, id: arrays.nodes[row], name: names[arrays.nodes[row]] ?? null,
+    predictedNumber: arrays.predicted?.[row], predicted: className(arrays.predicted?.[row]),
+    label: className(arrays.label?.[row]), part: PARTS[arrays.part?.[row]] ?? null, confidence: arrays.confidence?.[row],
+    value: arrays.value?.[row], target: arrays.target?.[row],
+    wrong: Boolean(arrays.predicted && arrays.label) && arrays.label[row] >= 0 && arrays.label[row] !== arrays.predicted[row],
+    right: Boolean(arrays.predicted && arrays.label) && arrays.label[row] >= 0 && arrays.label[row] === arrays.predicted[row],
+  });
+
+  const wrong = Array.from(arrays.nodes.keys()).map(about).filter((node) => node.wrong && node.part === "test")
+    .sort((a, b) => (b.confidence ?? 0) - (a.confidence ?? 0)).map(({ row }) => row);
+  return {
+    count: arrays.nodes.length, total, names, wrong, about, className,
+    rowOf: (id) => rows.get(id),
+    idOf: (row) => arrays.nodes[row],
+    tokens: (row) => Array.from({ length: size }, (_, place) => place)
+      .filter((place) => place === 0 || !arrays.shown || arrays.shown[row * size + place]).map((place) => token(row, place)),
+  };
+}
+
+// Up to three characters fit into a token: the beginnings of the class names where these differ, their numbers otherwise.
+function classMarks(classes) {
+  const short = (classes ?? []).map((name) => [...String(name)].slice(0, 3).join(""));
+  const unique = new Set(short).size === short.length;
+  return (number) => (!known(number) || number < 0 ? "" : unique ? short[number] ?? String(number) : String(number));
+}
+
+const otherTokens = (tokens) => tokens.filter(({ kind }) => kind !== "self");
+const largest = (tokens, name) => Math.max(1e-12, ...otherTokens(tokens).map((token) => Math.abs(token[name] ?? 0)));
+
+// Where each token stands: hops on an inner arc, nodes on rings by distance, structure left and content right.
+// Tokens that do not fit side by side share a ring in several lanes.
+function placeTokens(tokens, radius, size) {
+  const spots = new Map();
+  const put = (token, angle, distance) => spots.set(token, [distance * Math.cos(angle), distance * Math.sin(angle)]);
+  const hops = tokens.filter(({ kind }) => kind === "hop");
+  const stride = Math.min(Math.PI / 4.2, (2 * Math.PI) / Math.max(1, hops.length));
+  hops.forEach((token, place) => put(token, -Math.PI / 2 + (place - (hops.length - 1) / 2) * stride, 0.24 * radius));
+
+  const nodes = tokens.filter(({ kind }) => kind === "structure" || kind === "content");
+  const far = (token) => token.distance ?? Infinity;
+  const kinds = [...new Set(nodes.map(({ kind }) => kind))];
+  const rings = [...new Set(nodes.map(far))].sort((a, b) => a - b).map((distance) => ({
+    distance, groups: kinds.map((kind) => nodes.filter((token) => far(token) === distance && token.kind === kind)),
+  }));
+  const [inner, need] = [0.46 * radius, 2 * size + 4];
+  rings.forEach((ring, place) => {
+    const about = rings.length === 1 ? 0.8 * radius : inner + ((radius - inner) * place) / (rings.length - 1);
+    const arc = (kinds.length === 1 ? 1.8 : 0.8) * Math.PI * about;
+    ring.lanes = Math.max(1, ...ring.groups.map((group) => Math.ceil((group.length * need) / arc)));
+  });
+  const slots = rings.reduce((sum, { lanes }) => sum + lanes, 0) + 0.4 * Math.max(0, rings.length - 1);
+  const step = Math.min(need * 1.2, slots > 1 ? (radius - inner) / (slots - 1) : 0);
+  const spare = rings.length > 1 ? (radius - inner - step * (slots - 1)) / (rings.length - 1) : 0;
+  let start = rings.length === 1 ? (inner + radius) / 2 - (step * (slots - 1)) / 2 : inner;
+  for (const ring of rings) {
+    ring.radius = start + (step * (ring.lanes - 1)) / 2;
+    const gap = Math.asin(Math.min(0.7, (26 + size) / Math.max(start, 1)));  // for the ring's name at the top
+    ring.groups.forEach((group, side) => {
+      const turn = kinds.length === 1 || group[0]?.kind === "content" ? 1 : -1;
+      const whole = kinds.length === 1 ? 2 * Math.PI - 2 * gap : Math.PI - gap - (size + 3) / Math.max(start, 1);
+      const [first, between] = [gap, group.length > 1 ? whole / (group.length - 1) : 0];
+      // A few tokens stay together near the top instead of spreading over the half ring.
+      const used = Math.min(between, (4.5 * size) / start);
+      const shift = (whole - used * (group.length - 1)) / 2;
+      group.forEach((token, place) => put(token, -Math.PI / 2 + turn * (first + shift + used * place), start + step * (place % ring.lanes)));
+    });
+    start += step * ring.lanes + 0.4 * step + spare;
+  }
+  return { spots, rings, sides: kinds.length === 2 };
+}
+
+const ringName = (distance) => (distance === Infinity ? "unknown" : distance === 1 ? "1 hop" : `${distance} hops`);
+
+const VALUES = [
+  ["score", (token) => plain(token.score)],
+  ["distance", (token) => (token.distance === null ? MISSING : ringName(token.distance))],
+  ["training label", (token) => token.label ?? MISSING],
+  ["attention", (token) => percent(token.attention, 2)],
+  ["readout", (token) => percent(token.readout, 2)],
+  ["effect", (token) => signed(token.effect)],
+];
+
+function described(token) {
+  const kind = token.kind === "self" ? "the node itself" : `${token.kind} token`;
+  const where = token.isNode && token.kind !== "self" ? (token.sampled ? "; Enter goes there" : "; not in this page") : "";
+  return `${token.title}${token.name ? `, ${token.name}` : ""}: ${kind}, ${VALUES.map(([name, text]) => `${name} ${text(token)}`).join(", ")}${where}`;
+}
+
+function tokenGraph(node, tokens, marks, width, { onGo, onPoint }) {
+  const size = width < 480 ? 8.5 : 10.5;
+  const height = Math.min(width, 600);
+  const radius = height / 2 - size - 6;
+  const [x, y] = [width / 2, height / 2];
+  const { spots, rings, sides } = placeTokens(tokens, radius, size);
+  const [mostEffect, mostAttention] = [largest(tokens, "effect"), largest(tokens, "attention")];
+  const at = (token) => { const [right, down] = spots.get(token) ?? [0, 0]; return [x + right, y + down]; };
+
+  const spokes = otherTokens(tokens).map((token) => {
+    const [right, down] = at(token);
+    return draw("path", { class: "spoke", d: `M${x} ${y}L${right} ${down}`, "data-place": token.place,
+      "stroke-width": (0.4 + (7 * (token.attention ?? 0)) / mostAttention).toFixed(2) });
+  });
+
+  const shapes = tokens.map((token) => {
+    const [right, down] = at(token);
+    const isSelf = token.kind === "self";
+    const reach = isSelf ? 2 * size : size;
+    const strength = isSelf ? 1 : 0.06 + 0.94 * Math.sqrt(Math.abs(token.effect ?? 0) / mostEffect);
+    const path = shapePath(token.look.shape, right, down, reach);
+    const text = isSelf ? String(token.id) : token.kind === "hop" ? String(token.place) : token.isSuper ? "" : marks(token.classNumber);
+    const classes = [strength > 0.6 ? "over" : "", token.classNumber >= 0 && token.classNumber === node.predictedNumber ? "agrees" : ""];
+    const walkable = token.isNode && !isSelf;
+    const shape = draw("g", {
+      class: `token ${token.kind} ${token.look.ink}${walkable ? " node" : ""}`, tabindex: "0", role: walkable ? "button" : "img",
+      "aria-label": described(token), "data-place": token.place, "data-node": token.isNode ? token.id : null,
+      pointerenter: () => onPoint(token, right, down), pointerleave: () => onPoint(null),
+      focus: () => onPoint(token, right, down), blur: () => onPoint(null),
+    },
+    draw("path", { class: "halo", d: shapePath(token.look.shape, right, down, reach + 4) }),
+    draw("path", { class: "back", d: path }),
+    draw("path", { class: `shape${token.effect < 0 ? " lowers" : ""}`, d: path, "fill-opacity": strength.toFixed(3) }),
+    text ? draw("text", { x: right, y: down, class: classes.filter(Boolean).join(" ") || null,
+      style: isSelf && text.length > 6 ? `font-size:${(66 / text.length).toFixed(1)}px` : null }, text) : null);
+    if (walkable) shape.addEventListener("click", () => onGo(token.id));
+    return shape;
+  });
+
+  return draw("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group",
+    "aria-label": `Token list of node ${node.id}: ${tokens.length} tokens around it, ${listed(rings.map((ring) =>
+      `${ring.groups.flat().length} at ${ring.distance === Infinity ? "unknown distance" : ringName(ring.distance)}`)) || "no node tokens"}.` },
+  rings.map((ring) => draw("circle", { class: "ring", cx: x, cy: y, r: ring.radius })), spokes,
+  rings.map((ring) => draw("text", { class: "ring-name", x, y: y - ring.radius + 4 }, ringName(ring.distance))),
+  sides ? [["structure", -1], ["content", 1]].map(([name, side]) =>
+    draw("text", { class: "side", x: x + side * (width / 2 - 30), y: height - 6 }, name)) : null,
+  shapes);
+}
+
+function graphLegend(tokens) {
+  const present = ["hop", "structure", "content"].filter((kind) => tokens.some((token) => token.kind === kind));
+  if (tokens.some(({ isSuper }) => isSuper)) present.push("super");
+  const entries = kindsOf(present).map((kind) => ({ ...kind, name: { hop: "hop (mean of all nodes so far away)", super: "super node" }[kind.name] ?? kind.name }));
+  return [legendOf(entries), make("p", { class: "note" },
+    "Rings: distance in hops. Wider line: more attention. Stronger fill: larger effect; dashed outline: the token lowers the predicted probability. Text inside: training label, bold where it is the predicted class.")];
+}
+
+function effectBar(value, most) {
+  const half = 50 * Math.min(1, Math.abs(value ?? 0) / most);
+  return make("span", { class: "effect", "aria-hidden": "true" }, make("span", { class: value < 0 ? "lowers" : null,
+    style: `width:${half.toFixed(1)}%;left:${(value < 0 ? 50 - half : 50).toFixed(1)}%` }));
+}
+
+function kindIcon(token) {
+  return draw("svg", { class: token.look.ink, width: 12, height: 12, "aria-hidden": "true" },
+    draw("path", { class: "fill", d: shapePath(token.look.shape, 6, 6, 4.6) }));
+}
+
+const COLUMNS = [
+  { name: "kind", left: true, value: (token) => token.place },
+  { name: "node", left: true, value: (token) => (token.kind === "hop" ? -1 : token.id) },
+  { name: "name", left: true, value: (token) => token.name },
+  { name: "score", value: (token) => token.score },
+  { name: "hops", value: (token) => token.distance },
+  { name: "label", left: true, value: (token) => token.label },
+  { name: "attention", value: (token) => token.attention },
+  { name: "readout", value: (token) => token.readout },
+  { name: "effect", value: (token) => token.effect },
+];
+
+function sortTokens(tokens, sort) {
+  const { value } = COLUMNS.find(({ name }) => name === sort.column);
+  const missing = (one) => one === null || one === undefined;
+  return [...tokens].sort((first, second) => {
+    const [a, b] = [value(first), value(second)];
+    if (missing(a) || missing(b)) return missing(a) - missing(b);  // what is missing comes last, either way
+    const order = typeof a === "string" ? a.localeCompare(b, "en", { numeric: true }) : a - b;
+    return (sort.descending ? -order : order) || first.place - second.place;
+  });
+}
+
+function tokenTable(tokens, hasNames, sort, { onGo, onNear, onSort }) {
+  const most = largest(tokens, "effect");
+  const columns = COLUMNS.filter(({ name }) => name !== "name" || hasNames);
+  const cells = {
+    kind: (token) => [kindIcon(token), token.isSuper ? `${token.kind}, super` : token.kind],
+    node: (token) => (token.isNode && token.kind !== "self" ? make("button", { type: "button",
+      class: token.sampled ? "plain" : "plain away", title: token.sampled ? null : "not in this page",
+      "aria-label": `${token.sampled ? "Go to node" : "Not in this page: node"} ${token.id}` }, String(token.id))
+      : token.kind === "self" ? String(token.id) : token.title),
+    name: (token) => token.name ?? MISSING,
+    score: (token) => plain(token.score),
+    hops: (token) => (token.distance === null ? MISSING : String(token.distance)),
+    label: (token) => token.label ?? MISSING,
+    attention: (token) => percent(token.attention, 2),
+    readout: (token) => percent(token.readout, 2),
+    effect: (token) => [effectBar(token.effect, most), signed(token.effect)],
+  };
+  const head = columns.map(({ name, left }) => {
+    const active = sort.column === name;
+    return make("th", { scope: "col", class: left ? "left" : null, "aria-sort": active ? (sort.descending ? "descending" : "ascending") : "none" },
+      make("button", { type: "button", "data-column": name, click: () => onSort(name) }, name));
+  });
+  const body = sortTokens(tokens, sort).map((token) => {
+    const walkable = token.isNode && token.kind !== "self";
+    const line = make("tr", { "data-place": token.place, class: walkable ? "node" : null,
+      pointerenter: () => onNear(token), pointerleave: () => onNear(null), focusin: () => onNear(token), focusout: () => onNear(null) },
+    columns.map(({ name, left }) => make("td", { class: [left ? "left" : "", name === "name" || name === "label" ? "name" : ""].join(" ").trim() || null,
+      title: name === "name" ? token.name : null }, cells[name](token))));
+    if (walkable) line.addEventListener("click", () => onGo(token.id));
+    return line;
+  });
+  return make("table", {}, make("caption", { class: "hidden" }, "All tokens of the list; the column heads sort"),
+    make("thead", {}, make("tr", {}, head)), make("tbody", {}, body));
+}
+
+// Ids that begin with what was typed, then names that contain it; the exact ones first.
+function findNodes(nodes, typed) {
+  const text = typed.trim().toLowerCase();
+  if (!text) return [];
+  const found = new Map();
+  const add = (id, rank) => { if (rank < (found.get(id) ?? Infinity)) found.set(id, rank); };
+  if (/^\d+$/.test(text)) {
+    for (let row = 0; row < nodes.count; row += 1) {
+      const id = String(nodes.idOf(row));
+      if (id.startsWith(text)) add(nodes.idOf(row), id === text ? 0 : 2);
+    }
+  }
+  for (const [key, name] of Object.entries(nodes.names)) {
+    const id = Number(key);
+    const where = String(name).toLowerCase().indexOf(text);
+    if (where < 0 || id >= nodes.total) continue;
+    const exact = String(name).length === text.length;
+    add(id, (exact ? 1 : where === 0 ? 3 : 4) + (nodes.rowOf(id) === undefined ? 0.5 : 0));
+  }
+  return [...found].sort((a, b) => a[1] - b[1] || a[0] - b[0]).slice(0, SUGGESTIONS).map(([id]) => id);
+}
+
+function searchBox(nodes, onChoose) {
+  const list = make("ul", { class: "suggestions", role: "listbox", id: "suggestions", "aria-label": "Nodes found", hidden: true });
+  const input = make("input", { id: "search", type: "text", role: "combobox", autocomplete: "off", spellcheck: "false", enterkeyhint: "go",
+    "aria-expanded": "false", "aria-controls": "suggestions", "aria-autocomplete": "list" });
+  let found = [];
+  let active = -1;
+  const choose = (id) => { close(); input.value = ""; onChoose(id, input); };
+  function close() {
+    list.hidden = true;
+    active = -1;
+    input.setAttribute("aria-expanded", "false");
+    input.removeAttribute("aria-activedescendant");
+  }
+  function point(place) {
+    active = place;
+    [...list.children].forEach((item, other) => item.setAttribute("aria-selected", String(other === place)));
+    if (place < 0) { input.removeAttribute("aria-activedescendant"); return; }
+    input.setAttribute("aria-activedescendant", list.children[place].id);
+    list.children[place].scrollIntoView({ block: "nearest" });
+  }
+  function suggest() {
+    found = findNodes(nodes, input.value);
+    list.replaceChildren(...found.map((id, place) => make("li", { role: "option", id: `suggestion-${place}`, "aria-selected": "false",
+      // pointerdown, not click: a click would come after the field lost the focus and closed the list
+      pointerdown: (event) => { event.preventDefault(); choose(id); } },
+    String(id), nodes.names[id] ? ` ${nodes.names[id]}` : "",
+    nodes.rowOf(id) === undefined ? make("span", { class: "muted" }, " (not in this page)") : null)));
+    list.hidden = found.length === 0;
+    input.setAttribute("aria-expanded", String(found.length > 0));
+    point(-1);
+  }
+  input.addEventListener("input", suggest);
+  input.addEventListener("blur", close);
+  input.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") {
+      event.preventDefault();
+      const typed = input.value.trim();
+      if (active >= 0) choose(found[active]);
+      // A number is meant as written, even if only longer ones are in the page.
+      else if (/^\d+$/.test(typed) && Number(typed) < nodes.total) choose(Number(typed));
+      else if (found.length) choose(found[0]);
+      else if (typed) onChoose(null, input);
+    } else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      event.preventDefault();
+      if (list.hidden) suggest();
+      if (found.length) point((active + (event.key === "ArrowDown" ? 1 : active < 0 ? 0 : -1) + found.length) % found.length);
+    } else if (event.key === "Escape") {
+      if (list.hidden) input.value = "";
+      close();
+    }
+    event.stopPropagation();  // Backspace and Escape mean the text here, not the way back
+  });
+  return make("div", { class: "search" }, make("label", { for: "search" }, "Node id or name"), input, list);
+}
+
+// One stop of the Tab key for the whole list, arrow keys inside: nobody wants to press Tab two hundred times.
+function wrongList(nodes, onGo) {
+  const items = nodes.wrong.slice(0, WRONG_SHOWN).map((row, place) => {
+    const node = nodes.about(row);
+    return make("button", { type: "button", tabindex: place === 0 ? "0" : "-1", "data-node": node.id, click: () => onGo(node.id),
+      "aria-label": `Node ${node.id}, true ${node.label}, predicted ${node.predicted}, probability ${percent(node.confidence)}` },
+    `${node.id}: ${shortened(node.label, 12)} → ${shortened(node.predicted, 12)}${known(node.confidence) ? `, ${percent(node.confidence, 0)}` : ""}`);
+  });
+  const list = make("ol", { class: "wrong" }, items.map((item) => make("li", {}, item)));
+  list.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    const here = items.indexOf(document.activeElement);
+    if (!step || here < 0 || !items[here + step]) return;
+    event.preventDefault();
+    items[here].tabIndex = -1;
+    items[here + step].tabIndex = 0;
+    items[here + step].focus();
+  });
+  return { list, items };
+}
+
+function explorerSection(data) {
+  if (!data.explorer?.nodes) return null;
+  const nodes = openNodes(data.explorer, data.classes);
+  if (nodes.count === 0) return null;
+  const { hint, sampled } = data.explorer;
+  const marks = classMarks(data.classes);
+  const hasNames = Object.keys(nodes.names).length > 0;
+  const sort = { column: "kind", descending: false };
+  let shownRow = -1;
+  let steps = 0;  // how many nodes one can go back
+
+  const title = make("h3", { id: "node", tabindex: "-1" });
+  const verdict = make("dl", { class: "verdict" });
+  const message = make("div", { class: "message", role: "status" });
+  const graph = make("div", { class: "graph" });
+  const legend = make("div");
+  const tip = make("div", { class: "tip", role: "tooltip", hidden: true });
+  const tokensBox = scrolling("Tokens");
+  tokensBox.classList.add("tokens");
+  const back = make("button", { type: "button", click: goBack }, "Back");
+  const random = make("button", { type: "button", click: () => go(nodes.idOf(Math.floor(Math.random() * nodes.count))) }, "Random");
+  const nextWrong = make("button", { type: "button", disabled: nodes.wrong.length === 0, click: goWrong }, "Next wrong");
+  const { list, items } = wrongList(nodes, go);
+
+  const hashNode = () => /^#node=(\d+)$/.exec(location.hash)?.[1];
+  const commandFor = (id) => (hint ? command(hint.replace(/--node N\b/, `--node ${id}`)) : null);
+
+  // Going somewhere means changing the address; the change itself then shows the node. So the browser's own Back works.
+  function go(id) {
+    message.replaceChildren();
+    if (nodes.rowOf(id) === undefined) {
+      message.replaceChildren(make("p", {}, id < nodes.total ? `Node ${id} is not in this page.${hint ? " To see it:" : ""}`
+        : `There is no node ${id}: the graph has ${counted(nodes.total)}.`), ...(id < nodes.total ? [commandFor(id)].filter(Boolean) : []));
+      message.scrollIntoView({ block: "nearest" });
+    } else if (nodes.rowOf(id) !== shownRow) location.hash = `node=${id}`;
+  }
+
+  function goBack() { if (steps > 0) history.back(); }
+
+  function goWrong() {
+    const here = nodes.wrong.indexOf(shownRow);
+    go(nodes.idOf(nodes.wrong[(here + 1) % nodes.wrong.length]));
+  }
+
+  function addressChanged() {
+    const id = hashNode();
+    if (id === undefined) return;
+    const row = nodes.rowOf(Number(id));
+    // An entry of the history that was seen before knows its depth; a new one is a step further.
+    steps = history.state?.steps ?? (shownRow < 0 || row === shownRow ? steps : steps + 1);
+    history.replaceState({ steps }, "");
+    if (row === undefined) go(Number(id));
+    else if (row !== shownRow) show(row);
+    back.disabled = steps === 0;
+  }
+
+  function near(place) {
+    for (const marked of explorer.querySelectorAll(".near")) marked.classList.remove("near");
+    if (place === null) return;
+    for (const element of explorer.querySelectorAll(`[data-place="${place}"]`)) element.classList.add("near");
+  }
+
+  function pointAt(token, x, y) {
+    tip.hidden = token === null;
+    near(token ? token.place : null);
+    if (!token) return;
+    tip.replaceChildren(make("strong", {}, `${token.title}${token.name ? ` ${token.name}` : ""}`),
+      make("dl", {}, make("dt", {}, "kind"), make("dd", {}, token.kind), VALUES.map(([name, text]) => [make("dt", {}, name), make("dd", {}, text(token))])),
+      ...(token.isNode && token.kind !== "self" && !token.sampled ? [make("span", { class: "muted" }, "not in this page")] : []));
+    const [width, height] = [tip.offsetWidth, tip.offsetHeight];
+    const below = y + 18 + height <= graph.clientHeight || y - 18 - height < 0;
+    tip.style.left = `${Math.max(0, Math.min(graph.clientWidth - width, x - width / 2))}px`;
+    tip.style.top = `${below ? y + 18 : y - 18 - height}px`;
+  }
+
+  function paintGraph(width) {
+    if (shownRow < 0) return [];
+    const svg = tokenGraph(nodes.about(shownRow), nodes.tokens(shownRow), marks, width, { onGo: go, onPoint: pointAt });
+    svg.addEventListener("keydown", (event) => {
+      const shapes = [...svg.querySelectorAll(".token")];
+      const here = shapes.indexOf(document.activeElement);
+      const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+      if (here >= 0 && step) shapes[(here + step + shapes.length) % shapes.length].focus();
+      else if (here >= 0 && (event.key === "Enter" || event.key === " ")) shapes[here].dispatchEvent(new Event("click"));
+      else return;
+      event.preventDefault();
+    });
+    tip.hidden = true;
+    return [svg, tip];
+  }
+  const plot = { plot: graph, paint: paintGraph, width: 0 };
+  plots.push(plot);
+
+  function paintTable() {
+    tokensBox.replaceChildren(tokenTable(nodes.tokens(shownRow), hasNames, sort, {
+      onGo: go, onNear: (token) => near(token ? token.place : null),
+      onSort: (column) => {
+        const numeric = !COLUMNS.find(({ name }) => name === column).left;
+        sort.descending = sort.column === column ? !sort.descending : numeric;
+        sort.column = column;
+        paintTable();
+        tokensBox.querySelector(`[data-column="${column}"]`).focus();
+      },
+    }));
+  }
+
+  function show(row) {
+    const inGraph = graph.contains(document.activeElement);
+    const inTable = tokensBox.contains(document.activeElement);
+    shownRow = row;
+    const node = nodes.about(row);
+    const fact = (name, ...value) => make("div", {}, make("dt", {}, name), make("dd", {}, ...value));
+    title.textContent = `Node ${node.id}${node.name ? ` · ${node.name}` : ""}`;
+    verdict.replaceChildren(...[
+      node.predicted === null ? null : fact("predicted", `${node.predicted}${known(node.confidence) ? ` (${percent(node.confidence)})` : ""}`),
+      known(node.value) ? fact("predicted", plain(node.value)) : null,
+      node.label === null ? (known(node.target) ? fact("true", plain(node.target)) : fact("true label", "unknown"))
+        : fact("true label", `${node.label}${node.wrong ? " ✗ wrong" : node.right ? " ✓ right" : ""}`),
+      node.part ? fact("part", node.part) : null,
+    ].filter(Boolean));
+    message.replaceChildren();
+    plot.width = 0;
+    legend.replaceChildren(...graphLegend(nodes.tokens(row)));
+    paintTable();
+    redraw();
+    for (const item of items) item.setAttribute("aria-current", String(Number(item.dataset.node) === node.id));
+    tokensBox.scrollTop = 0;
+    // The element that had the focus is gone: go on where one was, in the graph or at the node's heading.
+    if (inGraph) {
+      graph.querySelector(".token.self").focus({ preventScroll: true });
+      pointAt(null);
+    } else if (inTable) title.focus();
+  }
+
+  const explorer = make("div", { class: "explorer" },
+    make("p", {}, "Why a node was classified as it was: every token of its list with the attention it gets and its effect, the change of the predicted probability when it is hidden. Click a token to walk to it."),
+    sampled || nodes.count < nodes.total ? make("p", { class: "note" },
+      `${counted(nodes.count)} of ${counted(nodes.total)} nodes are in this page${hint ? "; for any other: " : "."}`, hint ? make("code", {}, hint) : null) : null,
+    make("div", { class: "controls" }, searchBox(nodes, (id, input) => {
+      if (id === null) message.replaceChildren(make("p", {}, `No node is called “${input.value.trim()}”.`));
+      else go(id);
+    }), back, random, nextWrong),
+    message, make("div", { "aria-live": "polite" }, title, verdict),
+    make("div", { class: "walk" }, make("div", {}, graph, legend), tokensBox),
+    nodes.wrong.length ? [
+      make("h3", {}, `Wrongly classified test nodes: ${counted(nodes.wrong.length)}`),
+      make("p", { class: "note" }, `True class → predicted class, the most confident first${nodes.wrong.length > WRONG_SHOWN ? `; the first ${WRONG_SHOWN}` : ""}. Arrow keys move in the list.`),
+      list,
+    ] : null);
+
+  explorer.addEventListener("keydown", (event) => {
+    if (event.key !== "Backspace" && event.key !== "Escape") return;
+    event.preventDefault();
+    if (event.key === "Escape" && !tip.hidden) tip.hidden = true;  // a tip over the graph goes first
+    else goBack();
+  });
+
+  addEventListener("hashchange", addressChanged);
+  function begin() {
+    const asked = hashNode();
+    if (asked !== undefined && nodes.rowOf(Number(asked)) !== undefined) {
+      addressChanged();
+      document.getElementById("explorer").scrollIntoView();
+      return;
+    }
+    show(nodes.wrong[0] ?? 0);
+    back.disabled = true;
+    if (asked !== undefined) go(Number(asked));
+    else if (!location.hash) location.replace(`#node=${nodes.idOf(shownRow)}`);
+  }
+  return Object.assign([explorer], { begin });
+}

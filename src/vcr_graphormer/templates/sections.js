@@ -1,0 +1,294 @@
+// The sections of the page, each a function of the data: null where the data has nothing for it.
+
+const KINDS = {
+  self: { ink: "plain-ink", shape: "circle" },
+  hop: { ink: "purple", shape: "square" },
+  structure: { ink: "blue", shape: "circle" },
+  content: { ink: "vermillion", shape: "diamond" },
+  super: { ink: "green", shape: "hexagon" },
+};
+const kindsOf = (names) => names.filter((name) => KINDS[name]).map((name) => ({ name, ...KINDS[name], line: false }));
+const filledList = (list) => Array.isArray(list) && list.length > 0;
+const listed = (texts) => (texts.length < 2 ? texts.join("") : `${texts.slice(0, -1).join(", ")} and ${texts.at(-1)}`);
+
+function headlineSection({ headline, reproduce, graph, versions, config }) {
+  const parts = [];
+  if (headline) {
+    const { metric } = headline;
+    const number = (name, value, first) => (known(value) ? make("div", { class: first ? "first" : null },
+      make("dt", {}, `${name} ${words(metric)}`), make("dd", { "data-score": name }, scored(metric, value))) : null);
+    parts.push(make("dl", { class: "headline" }, number("test", headline.test, true),
+      number("validation", headline.val), number("training", headline.train)));
+    const others = Object.entries(headline.scores ?? {}).filter(([name]) => name !== metric)
+      .map(([name, value]) => `${words(name)} ${scored(name, value)}`);
+    const about = [
+      others.length ? `Also on the test part: ${others.join(", ")}.` : "",
+      known(headline.best_epoch) ? `Best epoch ${headline.best_epoch}${known(headline.epochs) ? ` of ${headline.epochs}` : ""}.` : "",
+      known(headline.seed) ? `Seed ${headline.seed}.` : "",
+    ].filter(Boolean);
+    if (about.length) parts.push(make("p", {}, about.join(" ")));
+  }
+  if (graph) {
+    const facts = [
+      known(graph.nodes) ? `${counted(graph.nodes)} nodes` : "",
+      known(graph.edges) ? `${counted(graph.edges)} ${graph.directed ? "directed " : ""}edges` : "",
+      known(graph.features) ? `${counted(graph.features)} features` : "",
+      known(graph.classes) ? `${counted(graph.classes)} classes` : "",
+      known(graph.homophily) ? `${percent(graph.homophily)} of edges join nodes of the same class` : "",
+    ].filter(Boolean);
+    if (facts.length) parts.push(make("p", {}, `The graph: ${facts.join(", ")}.`));
+  }
+  if (filledList(reproduce)) {
+    parts.push(make("h3", {}, reproduce.length > 1 ? "The commands that give these numbers again" : "The command that gives these numbers again"),
+      ...reproduce.map(command));
+  }
+  if (versions && Object.keys(versions).length) {
+    parts.push(folded("Versions", () => scrolling("Versions",
+      table(["package", "version"], Object.entries(versions).map(([name, version]) => [name, String(version)])))));
+  }
+  if (config && Object.keys(config).length) parts.push(folded("Settings", () => settingsTables(config)));
+  return parts.length ? parts : null;
+}
+
+function settingsTables(config) {
+  const text = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+  const isGroup = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+  const single = Object.entries(config).filter(([, value]) => !isGroup(value));
+  const groups = Object.entries(config).filter(([, value]) => isGroup(value));
+  if (single.length) groups.unshift(["run", Object.fromEntries(single)]);
+  return make("div", { class: "settings" }, groups.map(([name, values]) => scrolling(`Settings: ${name}`,
+    table([name, "value"], Object.entries(values).map(([key, value]) => [key, text(value)])))));
+}
+
+function historySection({ history, headline }) {
+  if (!history || !filledList(history.epoch)) return null;
+  const { epoch } = history;
+  const metric = headline?.metric ?? "metric";
+  const best = known(headline?.best_epoch) ? { at: headline.best_epoch, text: `best epoch ${headline.best_epoch}` } : null;
+  const ends = (values) => {
+    const finite = values.filter(known);
+    return finite.length ? [finite[0], finite.at(-1)] : [null, null];
+  };
+  const figures = [];
+  const losses = [["training loss", history.loss], ["validation loss", history.val_loss]]
+    .filter(([, values]) => filledList(values) && values.some(known))
+    .map(([name, values], place) => ({ name, values, ...SERIES_STYLES[place] }));
+  if (losses.length) {
+    const told = losses.map(({ name, values }) => `${name} from ${ends(values).map(plain).join(" to ")}`);
+    figures.push(figure({
+      title: "Loss", legend: legendOf(losses),
+      paint: lineChart({ at: epoch, series: losses, acrossName: "epoch", upName: "loss", mark: best,
+        label: `Loss over ${epoch.length} epochs: ${listed(told)}${best ? `; ${best.text}` : ""}.` }),
+      numbers: () => table(["epoch", ...losses.map(({ name }) => name)],
+        epoch.map((value, place) => [String(value), ...losses.map(({ values }) => plain(values[place]))])),
+    }));
+  }
+  if (filledList(history.val) && history.val.some(known)) {
+    const name = `validation ${words(metric)}`;
+    const series = [{ name, values: history.val, ...SERIES_STYLES[0] }];
+    const text = (value) => scored(metric, value);
+    figures.push(figure({
+      title: `Validation ${words(metric)}`, legend: legendOf(series),
+      paint: lineChart({ at: epoch, series, acrossName: "epoch", upName: words(metric), mark: best, valueText: text,
+        upText: (value) => (isError(metric) ? tickText(value) : `${tickText(Number((100 * value).toPrecision(6)))}%`),
+        label: `${name} over ${epoch.length} epochs, from ${ends(history.val).map(text).join(" to ")}${best ? `; ${best.text}` : ""}.` }),
+      numbers: () => table(["epoch", name], epoch.map((value, place) => [String(value), text(history.val[place])])),
+    }));
+  }
+  return figures.length ? [make("p", { class: "note" }, "Point at a curve to read its values."), make("div", { class: "figures" }, figures)] : null;
+}
+
+function namesFor(data, size) {
+  return Array.from({ length: size }, (_, place) => String(data.classes?.[place] ?? place));
+}
+
+function confusionSection(data) {
+  const counts = data.confusion;
+  if (!filledList(counts)) return null;
+  const names = namesFor(data, counts.length);
+  const totals = counts.map((row) => row.reduce((sum, count) => sum + count, 0));
+  const total = totals.reduce((sum, count) => sum + count, 0);
+  const right = counts.reduce((sum, row, place) => sum + row[place], 0);
+  const mistakes = counts.flatMap((row, truth) => row.map((count, guess) => ({ truth, guess, count })))
+    .filter(({ truth, guess, count }) => truth !== guess && count > 0).sort((a, b) => b.count - a.count);
+  const worst = mistakes[0];
+  const told = `${counted(right)} of ${counted(total)} test nodes are on the diagonal${worst
+    ? `; most often ${names[worst.truth]} is taken for ${names[worst.guess]} (${counted(worst.count)} times)` : ""}.`;
+  const frequent = (limit) => table(["true class", "predicted", "nodes", "of the true class"], mistakes.slice(0, limit)
+    .map(({ truth, guess, count }) => [names[truth], names[guess], counted(count), percent(count / totals[truth])]));
+  if (counts.length > 20) {
+    return [make("p", {}, told), make("h3", {}, "The most frequent confusions"), mistakes.length
+      ? scrolling("The most frequent confusions", frequent(40)) : make("p", {}, "There are none.")];
+  }
+  return [make("p", {}, told),
+    make("div", { class: "figures" },
+      figure({
+        title: "Counts on the test part",
+        note: "Outlined: right. The shade grows with the share of the row.",
+        paint: confusionMatrix(counts, names, `Confusion matrix of ${names.length} classes: ${told}`),
+        numbers: () => table(["true \\ predicted", ...names], counts.map((row, place) => [names[place], ...row.map(counted)])),
+      }),
+      make("div", {}, make("h3", {}, "The most frequent confusions"), mistakes.length
+        ? scrolling("The most frequent confusions", frequent(12)) : make("p", {}, "There are none.")))];
+}
+
+const SLICES = {
+  class: ["By class", null],
+  degree: ["By degree", "How many neighbours a node has."],
+  homophily: ["By local homophily", "The share of a node's neighbours that have its class."],
+};
+
+function sliceSection({ slices, headline }) {
+  if (!slices) return null;
+  const overall = headline?.metric === "accuracy" ? headline.test : null;
+  const figures = Object.entries(SLICES).filter(([key]) => filledList(slices[key])).map(([key, [title, note]]) => {
+    const all = slices[key];
+    // Beyond what one can read, the weakest: those are looked for.
+    const rows = all.length <= 30 ? all : [...all].filter(({ accuracy }) => known(accuracy)).sort((a, b) => a.accuracy - b.accuracy).slice(0, 30);
+    const measured = all.filter(({ accuracy }) => known(accuracy));
+    const weakest = measured.reduce((a, b) => (b.accuracy < a.accuracy ? b : a), measured[0]);
+    return figure({
+      title, note: [note, rows.length < all.length ? `The 30 with the lowest accuracy of ${all.length}.` : null].filter(Boolean).join(" "),
+      paint: barChart({
+        rows: rows.map(({ name, count, accuracy }) => ({ name, value: accuracy, text: `${percent(accuracy)} of ${counted(count)}` })),
+        high: 1, reference: known(overall) ? { value: overall, text: `all: ${percent(overall)}` } : null,
+        label: `Test accuracy ${title.toLowerCase()}, ${all.length} groups${weakest
+          ? `; lowest ${percent(weakest.accuracy)} for ${weakest.name} (${counted(weakest.count)} nodes)` : ""}.`,
+      }),
+      numbers: () => table([key, "test nodes", "accuracy"], all.map(({ name, count, accuracy }) =>
+        [String(name), counted(count), percent(accuracy, 2)])),
+    });
+  });
+  return figures.length ? [make("div", { class: "figures" }, figures)] : null;
+}
+
+function calibrationSection({ calibration }) {
+  if (!calibration || !filledList(calibration.bins)) return null;
+  const { bins, error } = calibration;
+  const told = known(error) ? `The expected calibration error is ${plain(error)}` : "Reliability diagram";
+  return [make("p", {}, "On the dashed line, what the model calls probable is as often right. Below it the model is too sure, above it not sure enough."),
+    make("div", { class: "figures" }, figure({
+      title: "Reliability on the test part", note: `${told}. Larger points stand for more nodes; the grey bars count them.`,
+      paint: reliability(bins, `${told}; ${bins.filter(({ count }) => count > 0).length} groups of predicted probability against the share that is correct.`),
+      numbers: () => table(["probability", "nodes", "mean probability", "share correct"], bins.map((bin) =>
+        [`${plain(bin.low)} to ${plain(bin.high)}`, counted(bin.count), percent(bin.confidence, 2), percent(bin.accuracy, 2)])),
+    }))];
+}
+
+function compositionSection({ kinds, effects }) {
+  const figures = [];
+  if (filledList(kinds)) {
+    const panels = [
+      ["tokens", "Tokens per list", plain, "The mean number of tokens of each kind in a list."],
+      ["attention", "Attention", percent, "The share of all attention that tokens of this kind receive."],
+      ["effect", "Effect", plain, "How much hiding one token changes the predicted probability, on average, up or down."],
+    ];
+    for (const [key, title, text, note] of panels) {
+      const rows = kinds.filter((kind) => known(kind[key])).map((kind) => ({ name: kind.kind, value: kind[key], text: text(kind[key]) }));
+      if (rows.length === 0) continue;
+      figures.push(figure({ title, note, paint: barChart({ rows, high: Math.max(...rows.map(({ value }) => value)),
+        label: `${title} by kind of token: ${listed(rows.map((row) => `${row.name} ${row.text}`))}.` }),
+      numbers: () => table(["kind", title], rows.map((row) => [row.name, row.text])) }));
+    }
+  }
+  const found = ["class", "degree"].filter((key) => filledList(effects?.[key]));
+  const present = kindsOf(["self", "hop", "structure", "content"])
+    .filter(({ name }) => found.some((key) => effects[key].some((row) => known(row[name]))));
+  for (const key of found) {
+    const all = effects[key];
+    const rows = all.slice(0, 30);
+    figures.push(figure({
+      title: `Effect by ${key}`, legend: legendOf(present),
+      note: `Mean absolute effect of one token; each step of the axis is ten times the one before.${rows.length < all.length ? ` The first 30 of ${all.length}.` : ""}`,
+      paint: dotPlot({ rows, kinds: present, acrossName: "mean absolute effect",
+        label: `Mean absolute effect of a token by kind for ${all.length} groups by ${key}; for ${all[0].name}: ${listed(present.map(({ name }) => `${name} ${plain(all[0][name])}`))}.` }),
+      numbers: () => table([key, ...present.map(({ name }) => name)], all.map((row) =>
+        [String(row.name), ...present.map(({ name }) => plain(row[name]))])),
+    }));
+  }
+  return figures.length ? [make("div", { class: "figures" }, figures)] : null;
+}
+
+function faithfulnessSection({ faithfulness }) {
+  if (!faithfulness) return null;
+  const series = [["largest effect first", "effect"], ["most attention first", "attention"], ["in random order", "random"]]
+    .filter(([, key]) => filledList(faithfulness[key]))
+    .map(([name, key], place) => ({ name, values: faithfulness[key], ...SERIES_STYLES[place] }));
+  if (series.length === 0) return null;
+  const at = series[0].values.map((_, place) => place);
+  const told = series.map(({ name, values }) => `${name} ${plain(values[0])} to ${plain(values.at(-1))}`);
+  return [make("p", {}, "Tokens are hidden one after the other: the faster a curve falls, the better its order names the tokens the prediction rests on."),
+    make("div", { class: "figures" }, figure({
+      title: "Probability after hiding tokens", legend: legendOf(series),
+      paint: lineChart({ at, series, acrossName: "tokens hidden", upName: "mean probability",
+        label: `Mean probability of the predicted class after hiding up to ${at.length - 1} tokens: ${listed(told)}.` }),
+      numbers: () => table(["tokens hidden", ...series.map(({ name }) => name)], at.map((place) =>
+        [String(place), ...series.map(({ values }) => plain(values[place]))])),
+    }))];
+}
+
+function rewiringSection({ rewiring }) {
+  if (!rewiring) return null;
+  const figures = ["structure", "content"].filter((kind) => filledList(rewiring[kind]?.histogram?.counts)).map((kind) => {
+    const { histogram: { edges, counts }, mean, estimate_mean: estimate } = rewiring[kind];
+    const means = [known(mean) ? `mean ${plain(mean)}` : "", known(estimate) ? `estimated mean ${plain(estimate)}` : ""].filter(Boolean);
+    return figure({
+      title: `${kind[0].toUpperCase()}${kind.slice(1)}-aware connections`,
+      paint: histogramChart({ edges, counts, ink: KINDS[kind].ink, acrossName: "probability mass moved",
+        rules: [{ at: mean, text: means[0] }, { at: estimate, text: `estimate ${plain(estimate)}`, dash: "4 3" }],
+        label: `Probability mass moved by the ${kind}-aware virtual connections, per node${means.length ? `: ${means.join(", ")}` : ""}.` }),
+      numbers: () => table(["mass moved", "nodes"], counts.map((count, place) =>
+        [`${plain(edges[place])} to ${plain(edges[place + 1])}`, counted(count)]), { caption: means.join(", ") }),
+    });
+  });
+  return figures.length ? [make("p", {}, "For every node: the PageRank probability that the virtual connections take from some nodes and give to others. 0: nothing moves; 1: everything."),
+    make("div", { class: "figures" }, figures)] : null;
+}
+
+const CRITERIA = {
+  neighbourhood: ["share", "of a node's direct neighbours, the share that is in its list: local topology"],
+  clusters: ["share", "of the clusters of the graph, the share that a list reaches: global topology"],
+  "beyond two hops": ["share", "of the tokens, the share that is more than two hops away: long range"],
+  "same label": ["share", "of the tokens that are nodes, the share with the node's own class: heterophily"],
+  "edge visits": ["count", "edges looked at to make all lists"],
+  seconds: ["seconds", "time to make all lists"],
+  bytes: ["bytes", "size of all lists"],
+};
+
+function criteriaSection({ criteria }) {
+  if (!criteria || !filledList(criteria.rows) || !filledList(criteria.columns)) return null;
+  const { columns, rows, same_label_neighbours: neighbours } = criteria;
+  const cell = (value, place) => {
+    if (!known(value)) return MISSING;
+    const kind = CRITERIA[columns[place]]?.[0] ?? (place < 4 ? "share" : "plain");
+    if (kind === "share") {
+      return [percent(value), make("span", { class: "cell-bar", "aria-hidden": "true" },
+        make("span", { style: `width:${Math.max(0, Math.min(100, 100 * value))}%` }))];
+    }
+    return { count: counted, seconds: secondsText, bytes: bytesText, plain }[kind](value);
+  };
+  return [make("p", {}, "What the paper asks of a good tokenization, measured for three ways to make the lists."),
+    scrolling("Four criteria", table(["tokens", ...columns], rows.map(({ name, values }) => [name, ...values.map(cell)]))),
+    known(neighbours) ? make("p", { class: "note" }, `To compare with “same label”: ${percent(neighbours)} of direct neighbours have the node's own class.`) : null,
+    make("dl", { class: "terms" }, columns.filter((name) => CRITERIA[name]).map((name) =>
+      [make("dt", {}, name), make("dd", {}, CRITERIA[name][1])]))];
+}
+
+function stageSection({ stages }) {
+  if (!filledList(stages)) return null;
+  const total = stages.reduce((sum, { seconds }) => sum + (known(seconds) ? seconds : 0), 0);
+  const numbers = () => table(["stage", "seconds", "peak memory", "bytes"], stages.map((stage) =>
+    [stage.name, plain(stage.seconds), bytesText(stage.peak_bytes), counted(stage.peak_bytes)]));
+  const panels = [
+    ["seconds", "Time", secondsText, `${secondsText(total)} in all.`],
+    ["peak_bytes", "Peak memory", bytesText, "The most memory the process held up to the end of the stage."],
+  ];
+  const figures = panels.map(([key, title, text, note]) => {
+    const rows = stages.filter((stage) => known(stage[key])).map((stage) => ({ name: stage.name, value: stage[key], text: text(stage[key]) }));
+    if (rows.length === 0) return null;
+    const most = rows.reduce((a, b) => (b.value > a.value ? b : a));
+    return figure({ title, note, numbers, paint: barChart({ rows, high: most.value,
+      label: `${title} by stage, ${rows.length} stages; most for ${most.name}: ${most.text}.` }) });
+  }).filter(Boolean);
+  return figures.length ? [make("div", { class: "figures" }, figures)] : null;
+}
