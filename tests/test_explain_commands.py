@@ -29,10 +29,13 @@ def test_a_node(folder: Path, tmp_path: Path) -> None:
     text = command("explain", str(folder), "--node", "n5")
     assert "node 5 (n5): " in text
     assert "with probability" in text
-    for word in ("self", "hop 1", "hop 2", "structure", "content", "effect"):
+    for word in ("self", "hop 1", "hop 2", "structure", "content", "effect", "brightened: n", "faded: n"):
         assert word in text
     found = json.loads(command("explain", str(folder), "--node", "5", "--class", "a[b]", "--json"))
     assert (found["node"], found["explained"]) == (5, "a[b]")
+    assert set(found["rewiring"]) == {"structure", "content"}
+    assert len(found["rewiring"]["structure"]["brightened"]) == 5
+    assert found["rewiring"]["structure"]["brightened"][0]["name"].startswith("n")
     page = tmp_path / "node.html"
     assert f"written: {page}" in command("explain", str(folder), "--node", "5", "--html", str(page)).replace("\n", "")
     assert page.stat().st_size > 10_000

@@ -155,6 +155,20 @@ def print_explanation(found: Explanation) -> None:
     Console(width=None if sys.stdout.isatty() else 140).print(table)
 
 
+def print_rewiring(moved: dict[str, dict[str, Any]]) -> None:
+    """What the super nodes do to the PageRank of an explained node."""
+
+    def names(rows: list[dict[str, Any]], sign: str) -> str:
+        return ", ".join(f"{row['name'] or row['node']} ({sign}{row['amount']:.4f})" for row in rows) or "none"
+
+    for kind, row in moved.items():
+        text = (
+            f"{kind} connections move {row['moved']:.3f} of its PageRank, {row['to_supers']:.3f} of it to super nodes\n"
+            f"  brightened: {names(row['brightened'], '+')}\n  faded: {names(row['faded'], '-')}"
+        )
+        Console(width=None if sys.stdout.isatty() else 140).print(escape(text), highlight=False)
+
+
 def print_kinds(summary: dict[str, Any]) -> None:
     """Effect and attention of the kinds of tokens in a whole run."""
     table = Table("kind", "tokens", "attention", "effect of one", title=f"{summary['nodes']:,} nodes")

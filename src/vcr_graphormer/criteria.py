@@ -96,7 +96,7 @@ def _plain(
     ranking = ranker.rank(nodes, k, float(store.config["tolerance"]))
     scale = graph.num_nodes / max(1, len(nodes))
     seconds = (time.perf_counter() - start) * scale + _seconds(stages, ("coarse clusters", "structure vectors"))
-    visits = ranking.visits * scale + ranker.visits
+    visits = round(ranking.visits * scale) + ranker.visits
     cost = {"visits": visits, "seconds": seconds, "bytes": 8.0 * k * graph.num_nodes}
     return Criteria("PageRank without super nodes", **_lists(graph, nodes, ranking.ids, clusters, count), **cost)
 

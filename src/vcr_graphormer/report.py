@@ -14,22 +14,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .connections import Connections
 from .criteria import COLUMNS, measure_criteria, same_label_neighbours
 from .distances import hop_distances
 from .explain import KINDS_OF_TOKEN, Looked, output_names
 from .inference import Progress
 from .metrics import decide
-from .rewiring import estimate_transfer, mass_transfer
+from .rewiring import Transfer, estimate_transfer, mass_transfer, stored_connections
 from .run import Run
 from .slices import by_class, by_degree, by_homophily, calibration, confusion, degree_ranges, local_homophily
 from .split import PARTS
 from .storage import read_json, replace_file
-from .store import KINDS
 
 SAMPLE = 2000  # nodes in the explorer: for PubMed's lists about 1 MB of the page
 _MEASURED = 300  # nodes the criteria, faithfulness and rewiring are measured on
-_EXACT = 3_000_000  # arcs up to which PageRank is computed exactly
+EXACT_ARCS = 3_000_000  # up to which PageRank is computed exactly
 
 
 def write_report(run: Run, file: Path | None = None, sample: int = SAMPLE, progress: Progress | None = None) -> Path:
@@ -61,6 +59,24 @@ def summarize(run: Run, count: int, progress: Progress | None = None) -> dict[st
     nodes = _sample(np.arange(run.graph.num_nodes), count, np.random.default_rng(0))
     looked = run.look(nodes, progress=progress)
     return {"nodes": len(nodes), "kinds": _kinds(looked), "effects": _effects(run, looked)}
+
+
+def transfer_to_dict(run: Run, transfer: Transfer) -> dict[str, Any]:
+    """One node's mass transfer as plain data, nodes with their names."""
+    names = run.graph.names
+
+    def pairs(nodes: NDArray[np.int64], amounts: NDArray[np.float64]) -> list[dict[str, Any]]:
+        return [
+            {"node": node, "name": None if names is None else str(names[node]), "amount": amount}
+            for node, amount in zip(nodes.tolist(), amounts.tolist(), strict=True)
+        ]
+
+    return {
+        "moved": transfer.moved,
+        "to_supers": transfer.to_supers,
+        "brightened": pairs(transfer.brightened, transfer.gains),
+        "faded": pairs(transfer.faded, transfer.losses),
+    }
 
 
 def render(data: dict[str, Any]) -> str:
@@ -145,10 +161,7 @@ def _graph(run: Run) -> dict[str, Any]:
     graph = run.graph
     about: dict[str, Any] = {"nodes": graph.num_nodes, "edges": graph.num_edges, "features": graph.num_features}
     about |= {"classes": run.about["num_outputs"], "directed": graph.directed}
-    if run.task == "classification" and graph.labels is not None:
-        shares = local_homophily(graph, np.arange(graph.num_nodes))
-        about["homophily"] = float(np.nanmean(shares)) if np.isfinite(shares).any() else None
-    return about
+    return about | {"homophily": graph.summary().edge_homophily}
 
 
 def _correctness(run: Run, predicted: NDArray[np.float32]) -> dict[str, Any]:
@@ -222,25 +235,22 @@ def _rewiring(run: Run, nodes: NDArray[np.int64], progress: Progress | None) -> 
     found: dict[str, Any] = {}
     graph, restart = run.graph, run.config.tokens.restart
     nodes = nodes[:100]
-    for number, kind in enumerate(KINDS):
-        assignment = np.asarray(run.store.assignment(kind))
-        count = int(assignment.max()) + 1 if len(assignment) else 0
-        if not count or not run.store.ids(kind).shape[1]:
-            continue
-        connections = Connections(assignment, count)
+    kinds = stored_connections(run.store)
+    for number, (kind, connections) in enumerate(kinds.items(), start=1):
         estimate = estimate_transfer(graph, connections, nodes, restart)
+        # What an estimate can see: the losses of other nodes than the source.
+        row: dict[str, Any] = {"nodes": len(nodes), "estimate_elsewhere": float(estimate.mean())}
         moved = estimate
-        row: dict[str, Any] = {"estimate_mean": float(estimate.mean())}
-        if graph.num_arcs <= _EXACT:
+        if graph.num_arcs <= EXACT_ARCS:
             exact = mass_transfer(graph, connections, nodes, restart)
             moved = np.array([transfer.moved for transfer in exact])
-            row |= {"mean": float(moved.mean()), "elsewhere_mean": float(np.mean([part.elsewhere for part in exact]))}
-            row["to_supers_mean"] = float(np.mean([part.to_supers for part in exact]))
+            row |= {"mean": float(moved.mean()), "to_supers": float(np.mean([part.to_supers for part in exact]))}
+            row["elsewhere"] = float(np.mean([part.elsewhere for part in exact]))
         counts, edges = np.histogram(moved, bins=12, range=(0, max(1e-6, float(moved.max()))))
         row["histogram"] = {"edges": edges.tolist(), "counts": counts.tolist()}
         found[kind] = row
         if progress is not None:
-            progress("rewiring", number + 1, len(KINDS))
+            progress("rewiring", number, len(kinds))
     return found
 
 

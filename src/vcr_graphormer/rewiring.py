@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from .connections import Connections
 from .graph import Graph
 from .pagerank import Ranker
+from .store import KINDS, TokenStore
 from .walks import exact_pagerank
 
 
@@ -41,6 +42,17 @@ class Transfer:
     gains: NDArray[np.float64]
     faded: NDArray[np.int64]
     losses: NDArray[np.float64]
+
+
+def stored_connections(store: TokenStore) -> dict[str, Connections]:
+    """The super nodes behind the token lists of a store, by kind; kinds without tokens or super nodes are left out."""
+    found = {}
+    for kind in KINDS:
+        assignment = np.asarray(store.assignment(kind))
+        count = int(assignment.max()) + 1 if len(assignment) else 0
+        if count and store.ids(kind).shape[1]:
+            found[kind] = Connections(assignment, count)
+    return found
 
 
 def mass_transfer(

@@ -25,6 +25,7 @@ from .inputs import find_device, make_inputs
 from .metrics import METRICS_OF_TASK, decide, measure, probabilities
 from .model import VCRGraphormer
 from .predictions import Predictions, find_nodes
+from .rewiring import Transfer, mass_transfer, stored_connections
 from .split import PARTS, Split
 from .storage import read_json
 from .store import TokenStore
@@ -229,6 +230,12 @@ class Run:
     def faithfulness(self, looked: Looked, most: int = 8, seed: int = 0) -> dict[str, list[float]]:
         """How the explained output falls as tokens are hidden: by effect, by attention, at random."""
         return faithfulness(self.model, self.inputs, looked, self.task, most, seed, self.scale)
+
+    def rewiring(self, nodes: Any, k: int = 10) -> dict[str, list[Transfer]]:
+        """What the super nodes of each kind do to the PageRank of some nodes, exactly (Theorem 2)."""
+        chosen, restart = find_nodes(self.graph, nodes), self.config.tokens.restart
+        kinds = stored_connections(self.store)
+        return {kind: mass_transfer(self.graph, made, chosen, restart, k) for kind, made in kinds.items()}
 
     @property
     def lists_at_once(self) -> int:

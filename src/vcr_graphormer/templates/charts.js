@@ -18,7 +18,13 @@ function redraw() {
     if (widths[place] === entry.width || widths[place] === 0) return;
     entry.width = widths[place];
     entry.plot.replaceChildren(...[entry.paint(entry.width)].flat());
+    entry.drawn = true;
   });
+  // What is wider than its box can be scrolled by keys, so it has to be reachable by keys.
+  for (const { plot } of plots.filter(({ drawn }) => drawn)) {
+    if (plot.scrollWidth > plot.clientWidth && plot.classList.contains("plot")) plot.tabIndex = 0;
+    else plot.removeAttribute("tabindex");
+  }
 }
 
 function picture(width, height, label, ...children) {
@@ -49,7 +55,8 @@ function shapePath(shape, x, y, size) {
 function ticks(low, high, about) {
   const rough = (high - low) / Math.max(1, about) || 1;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough * 0.999);
+  const ratio = rough / power;
+  const step = power * (ratio < 1.5 ? 1 : ratio < 3 ? 2 : ratio < 7 ? 5 : 10);
   const result = [];
   for (let place = Math.ceil(low / step - 1e-9); place * step <= high + step * 1e-9; place += 1) {
     result.push(Number((place * step).toPrecision(12)));
@@ -99,7 +106,7 @@ const tickText = (value) => (value < 0 ? MINUS : "") + String(Math.abs(value));
 function lineChart({ at, series, acrossName, upName, upText = tickText, valueText = plain, range, mark, label }) {
   return (width) => {
     const height = width < 480 ? 250 : 290;
-    const [left, right, top, bottom] = [50, width - 12, 28, height - 42];
+    const [left, right, top, bottom] = [50, width - 16, 28, height - 42];
     const [low, high] = range ?? extent(series.flatMap(({ values }) => values));
     const margin = range ? 0 : 0.04 * (high - low);
     const [first, last] = extent(at);
@@ -183,9 +190,12 @@ function confusionMatrix(counts, names, label) {
     const size = counts.length;
     const longest = Math.max(...names.map((name) => [...name].length));
     const room = Math.min(longest * CHARACTER + 12, 0.3 * width, 150);
-    const cell = Math.max(26, Math.min(64, (width - room - 28) / size));
-    const [left, top] = [room + 20, Math.min(longest * CHARACTER, 96) * (longest > 3 ? 0.75 : 0) + 44];
-    const whole = Math.max(width, left + cell * size + 4);
+    const turned = longest > 3;
+    const letters = Math.min(longest, width < 480 ? 9 : 13);
+    const slope = turned ? letters * CHARACTER * 0.72 : 0;  // names across lean out to the right by as much as they rise
+    const cell = Math.max(26, Math.min(64, (width - room - 20 - Math.max(4, slope - 8)) / size));
+    const [left, top] = [room + 20, slope + 44];
+    const whole = Math.max(width, left + cell * (size - 0.5) + Math.max(cell / 2, slope) + 4);
     const side = Math.floor((room - 8) / CHARACTER);
     const cells = counts.map((row, truth) => {
       const total = row.reduce((sum, count) => sum + count, 0);
@@ -194,21 +204,21 @@ function confusionMatrix(counts, names, label) {
         const [x, y] = [left + cell * guess, top + cell * truth];
         // The square root makes the rare confusions visible beside the diagonal.
         return draw("g", {},
-          draw("title", {}, `true ${names[truth]}, predicted ${names[guess]}: ${counted(count)} (${percent(share)} of the row)`),
+          draw("title", {},
+            `true ${names[truth]}, predicted ${names[guess]}: ${counted(count)} (${percent(share)} of the row)`),
           draw("rect", { x, y, width: cell - 1, height: cell - 1, fill: truth === guess ? "#0072B2" : "#D55E00",
             "fill-opacity": Math.sqrt(share).toFixed(3) }),
           truth === guess ? draw("rect", { class: "diagonal", x: x + 0.5, y: y + 0.5, width: cell - 2, height: cell - 2 }) : null,
           draw("text", { x: x + cell / 2 - 0.5, y: y + cell / 2 + 4, "text-anchor": "middle",
-            class: Math.sqrt(share) > 0.6 ? "strong" : null, opacity: count ? null : 0.45,
+            class: truth === guess && Math.sqrt(share) > 0.85 ? "strong" : null, opacity: count ? null : 0.45,
             style: `font-size:${cell < 32 ? 10 : 12}px` }, count >= 10000 ? `${Math.round(count / 1000)}k` : String(count)));
       });
     }).flat();
-    const turned = longest > 3;
     const heads = names.map((name, place) => {
       const [x, y] = [left + cell * (place + 0.5), top - 8];
       return [
         draw("text", turned ? { x, y, transform: `rotate(-45 ${x} ${y})` } : { x, y, "text-anchor": "middle" },
-          shortened(name, 13), draw("title", {}, name)),
+          shortened(name, letters), draw("title", {}, name)),
         draw("text", { x: left - 8, y: top + cell * (place + 0.5) + 4, "text-anchor": "end" }, shortened(name, side),
           draw("title", {}, name)),
       ];
@@ -272,36 +282,32 @@ function dotPlot({ rows, kinds, acrossName, label }) {
           draw("path", { class: "grid", d: `M${left} ${middle}H${right}` }),
           draw("text", { x: names, y: middle + 4, "text-anchor": "end" }, shortened(row.name, Math.floor(names / CHARACTER)),
             draw("title", {}, String(row.name))),
-          kinds.filter(({ name }) => known(row[name])).map(({ name, ink, shape }) =>
-            draw("path", { class: `mark ${ink}`, d: shapePath(shape, place(row[name]), middle, 5) },
-              draw("title", {}, `${row.name}, ${name}: ${plain(row[name])}`))),
+          // A little above or below the line each, so that equal effects do not hide one another.
+          kinds.map(({ name, ink, shape }, kind) => (known(row[name]) ? draw("path", { class: `mark ${ink}`,
+            d: shapePath(shape, place(row[name]), middle + 4 * (kind - (kinds.length - 1) / 2), 5) },
+          draw("title", {}, `${row.name}, ${name}: ${plain(row[name])}`)) : null)),
         ];
       }).flat(2),
       draw("text", { class: "axis", x: (left + right) / 2, y: bottom + 34, "text-anchor": "middle" }, acrossName));
   };
 }
 
-// rules: [{at, text, dash}], drawn over the bars.
+// rules: [{at, dash}], drawn over the bars; the legend says what they are.
 function histogramChart({ edges, counts, rules, ink, acrossName, label }) {
   return (width) => {
     const height = 250;
-    const [left, right, top, bottom] = [50, width - 12, 44, height - 42];
+    const [left, right, top, bottom] = [50, width - 16, 30, height - 42];
     const most = Math.max(1, ...counts);
     const across = scale(edges[0], edges[edges.length - 1], left, right);
     const up = scale(0, most, bottom, top);
     return picture(width, height, label,
-      axes({ left, right, top: top - 16, bottom, across, up, acrossName, upName: "nodes",
+      axes({ left, right, top, bottom, across, up, acrossName, upName: "nodes",
         acrossTicks: ticks(edges[0], edges[edges.length - 1], width / 80), acrossText: tickText,
         upTicks: ticks(0, most, 4).filter(Number.isInteger), upText: counted }),
       counts.map((count, place) => draw("rect", { class: `fill ${ink}`, x: across(edges[place]) + 0.5, y: up(count),
         width: Math.max(1, across(edges[place + 1]) - across(edges[place]) - 1), height: bottom - up(count) },
-      draw("title", {}, `${tickText(edges[place])} to ${tickText(edges[place + 1])}: ${counted(count)} nodes`))),
-      rules.filter(({ at }) => known(at)).map(({ at, text, dash }, place) => {
-        const atRight = across(at) > (left + right) / 2;
-        return [
-          draw("path", { class: "rule plain-ink", d: `M${across(at)} ${top - 26 + 15 * place}V${bottom}`, "stroke-dasharray": dash }),
-          draw("text", { x: across(at) + (atRight ? -5 : 5), y: top - 18 + 15 * place, "text-anchor": atRight ? "end" : "start" }, text),
-        ];
-      }).flat());
+      draw("title", {}, `${plain(edges[place])} to ${plain(edges[place + 1])}: ${counted(count)} nodes`))),
+      rules.map(({ at, dash }) =>
+        draw("path", { class: "rule plain-ink", d: `M${across(at)} ${top - 12}V${bottom}`, "stroke-dasharray": dash })));
   };
 }

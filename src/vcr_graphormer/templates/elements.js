@@ -73,9 +73,10 @@ function shortened(text, characters) {
 function table(columns, rows, options = {}) {
   return make("table", { class: options.class },
     options.caption ? make("caption", {}, options.caption) : null,
-    make("thead", {}, make("tr", {}, columns.map((column) => make("th", { scope: "col" }, column)))),
+    make("thead", {}, make("tr", {}, columns.map((column, place) =>
+      make("th", { scope: "col", class: place < (options.left ?? 1) ? "left" : null }, column)))),
     make("tbody", {}, rows.map((row) => make("tr", {}, row.map((cell, place) =>
-      place === 0 ? make("th", { scope: "row" }, cell) : make("td", {}, cell))))));
+      place === 0 ? make("th", { scope: "row" }, cell) : make("td", { class: place < (options.left ?? 1) ? "left" : null }, cell))))));
 }
 
 // A box of its own, so that a wide table never makes the page scroll sideways; in the Tab order, so that keys scroll it.

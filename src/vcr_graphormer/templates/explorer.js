@@ -28,12 +28,12 @@ function openNodes(packed, classes) {
   const names = packed.names ?? {};
   const total = packed.total ?? arrays.nodes.length;
   const className = (number) => (known(number) && number >= 0 ? String(classes?.[number] ?? number) : null);
-  const kindAt = (place) => (place === 0 ? "self" : place <= hop ? "hop" : place <= hop + structure ? "structure" : "content");
+  const kinds = ["self", ...Array(hop).fill("hop"), ...Array(structure).fill("structure"), ...Array(content).fill("content")];
 
   function token(row, place) {
     const at = row * size + place;
     const id = place === 0 ? arrays.nodes[row] : arrays.ids[at];
-    const kind = kindAt(place);
+    const kind = kinds[place];
     const isSuper = id >= total;
     const isNode = id >= 0 && !isSuper && kind !== "hop";
     const read = (name) => (arrays[name] ? arrays[name][at] : null);
@@ -49,13 +49,14 @@ function openNodes(packed, classes) {
     };
   }
 
+  const isKnown = (row) => Boolean(arrays.predicted && arrays.label) && arrays.label[row] >= 0;
   const about = (row) => ({
     row, id: arrays.nodes[row], name: names[arrays.nodes[row]] ?? null,
     predictedNumber: arrays.predicted?.[row], predicted: className(arrays.predicted?.[row]),
-    label: className(arrays.label?.[row]), part: PARTS[arrays.part?.[row]] ?? null, confidence: arrays.confidence?.[row],
-    value: arrays.value?.[row], target: arrays.target?.[row],
-    wrong: Boolean(arrays.predicted && arrays.label) && arrays.label[row] >= 0 && arrays.label[row] !== arrays.predicted[row],
-    right: Boolean(arrays.predicted && arrays.label) && arrays.label[row] >= 0 && arrays.label[row] === arrays.predicted[row],
+    label: className(arrays.label?.[row]), part: PARTS[arrays.part?.[row]] ?? null,
+    confidence: arrays.confidence?.[row], value: arrays.value?.[row], target: arrays.target?.[row],
+    wrong: isKnown(row) && arrays.label[row] !== arrays.predicted[row],
+    right: isKnown(row) && arrays.label[row] === arrays.predicted[row],
   });
 
   const wrong = Array.from(arrays.nodes.keys()).map(about).filter((node) => node.wrong && node.part === "test")
@@ -64,23 +65,25 @@ function openNodes(packed, classes) {
     count: arrays.nodes.length, total, names, wrong, about, className,
     rowOf: (id) => rows.get(id),
     idOf: (row) => arrays.nodes[row],
-    tokens: (row) => Array.from({ length: size }, (_, place) => place)
-      .filter((place) => place === 0 || !arrays.shown || arrays.shown[row * size + place]).map((place) => token(row, place)),
+    tokens: (row) => [...kinds.keys()].filter((place) => place === 0 || !arrays.shown || arrays.shown[row * size + place])
+      .map((place) => token(row, place)),
   };
 }
 
-// Up to three characters fit into a token: the beginnings of the class names where these differ, their numbers otherwise.
+// Up to three characters fit into a token: the shortest beginnings that tell the class names apart, numbers otherwise.
 function classMarks(classes) {
-  const short = (classes ?? []).map((name) => [...String(name)].slice(0, 3).join(""));
-  const unique = new Set(short).size === short.length;
-  return (number) => (!known(number) || number < 0 ? "" : unique ? short[number] ?? String(number) : String(number));
+  const names = (classes ?? []).map((name) => [...String(name)]);
+  const begin = (length) => names.map((letters) => letters.slice(0, length).join(""));
+  const short = [1, 2, 3].map(begin).find((marks) => new Set(marks).size === marks.length) ?? [];
+  return (number) => (known(number) && number >= 0 ? short[number] ?? String(number) : "");
 }
 
 const otherTokens = (tokens) => tokens.filter(({ kind }) => kind !== "self");
 const largest = (tokens, name) => Math.max(1e-12, ...otherTokens(tokens).map((token) => Math.abs(token[name] ?? 0)));
 
-// Where each token stands: hops on an inner arc, nodes on rings by distance, structure left and content right.
-// Tokens that do not fit side by side share a ring in several lanes.
+// Where each token stands: hops on an inner arc, nodes on rings by distance. The angle is the place in the list, structure
+// down the left side and content down the right, so that no line runs over another; tokens of one ring that would touch
+// stand in several lanes.
 function placeTokens(tokens, radius, size) {
   const spots = new Map();
   const put = (token, angle, distance) => spots.set(token, [distance * Math.cos(angle), distance * Math.sin(angle)]);
@@ -88,37 +91,41 @@ function placeTokens(tokens, radius, size) {
   const stride = Math.min(Math.PI / 4.2, (2 * Math.PI) / Math.max(1, hops.length));
   hops.forEach((token, place) => put(token, -Math.PI / 2 + (place - (hops.length - 1) / 2) * stride, 0.24 * radius));
 
-  const nodes = tokens.filter(({ kind }) => kind === "structure" || kind === "content");
-  const far = (token) => token.distance ?? Infinity;
-  const kinds = [...new Set(nodes.map(({ kind }) => kind))];
-  const rings = [...new Set(nodes.map(far))].sort((a, b) => a - b).map((distance) => ({
-    distance, groups: kinds.map((kind) => nodes.filter((token) => far(token) === distance && token.kind === kind)),
-  }));
+  const sides = ["structure", "content"].map((kind) => tokens.filter((token) => token.kind === kind)).filter(filledList);
   const [inner, need] = [0.46 * radius, 2 * size + 4];
+  const top = Math.asin(Math.min(0.6, (24 + size) / inner));  // room for the names of the rings
+  const bottom = sides.length === 1 ? 2 * Math.PI - top : Math.PI - (size + 4) / inner;
+  const angles = new Map();
+  for (const side of sides) {
+    const turn = sides.length === 2 && side[0].kind === "structure" ? -1 : 1;
+    const along = (place) => (side.length === 1 ? 0.5 : place / (side.length - 1));
+    side.forEach((token, place) => angles.set(token, turn * (top + (bottom - top) * along(place))));
+  }
+
+  const far = (token) => token.distance ?? Infinity;
+  const rings = [...new Set(sides.flat().map(far))].sort((a, b) => a - b).map((distance) => ({
+    distance, groups: sides.map((side) => side.filter((token) => far(token) === distance)),
+  }));
   rings.forEach((ring, place) => {
-    const about = rings.length === 1 ? 0.8 * radius : inner + ((radius - inner) * place) / (rings.length - 1);
-    const arc = (kinds.length === 1 ? 1.8 : 0.8) * Math.PI * about;
-    ring.lanes = Math.max(1, ...ring.groups.map((group) => Math.ceil((group.length * need) / arc)));
+    const about = rings.length === 1 ? 0.75 * radius : inner + ((radius - inner) * place) / (rings.length - 1);
+    const gaps = ring.groups.flatMap((group) => group.slice(1).map((token, before) =>
+      Math.abs(angles.get(token) - angles.get(group[before])) * about));
+    ring.count = ring.groups.flat().length;
+    ring.lanes = Math.min(4, Math.max(1, ...gaps.map((gap) => Math.ceil(need / gap - 0.05))));
   });
   const slots = rings.reduce((sum, { lanes }) => sum + lanes, 0) + 0.4 * Math.max(0, rings.length - 1);
-  const step = Math.min(need * 1.2, slots > 1 ? (radius - inner) / (slots - 1) : 0);
+  const step = Math.min(need * 1.1, slots > 1 ? (radius - inner) / (slots - 1) : 0);
   const spare = rings.length > 1 ? (radius - inner - step * (slots - 1)) / (rings.length - 1) : 0;
-  let start = rings.length === 1 ? (inner + radius) / 2 - (step * (slots - 1)) / 2 : inner;
+  let start = rings.length === 1 ? 0.75 * radius - (step * (slots - 1)) / 2 : inner;
   for (const ring of rings) {
     ring.radius = start + (step * (ring.lanes - 1)) / 2;
-    const gap = Math.asin(Math.min(0.7, (26 + size) / Math.max(start, 1)));  // for the ring's name at the top
-    ring.groups.forEach((group, side) => {
-      const turn = kinds.length === 1 || group[0]?.kind === "content" ? 1 : -1;
-      const whole = kinds.length === 1 ? 2 * Math.PI - 2 * gap : Math.PI - gap - (size + 3) / Math.max(start, 1);
-      const [first, between] = [gap, group.length > 1 ? whole / (group.length - 1) : 0];
-      // A few tokens stay together near the top instead of spreading over the half ring.
-      const used = Math.min(between, (4.5 * size) / start);
-      const shift = (whole - used * (group.length - 1)) / 2;
-      group.forEach((token, place) => put(token, -Math.PI / 2 + turn * (first + shift + used * place), start + step * (place % ring.lanes)));
-    });
+    for (const group of ring.groups) {
+      group.forEach((token, place) =>
+        put(token, -Math.PI / 2 + angles.get(token), start + step * (place % ring.lanes)));
+    }
     start += step * ring.lanes + 0.4 * step + spare;
   }
-  return { spots, rings, sides: kinds.length === 2 };
+  return { spots, rings, sides: sides.length === 2 };
 }
 
 const ringName = (distance) => (distance === Infinity ? "unknown" : distance === 1 ? "1 hop" : `${distance} hops`);
@@ -132,10 +139,13 @@ const VALUES = [
   ["effect", (token) => signed(token.effect)],
 ];
 
+const canWalk = (token) => token.isNode && token.kind !== "self";
+
 function described(token) {
   const kind = token.kind === "self" ? "the node itself" : `${token.kind} token`;
-  const where = token.isNode && token.kind !== "self" ? (token.sampled ? "; Enter goes there" : "; not in this page") : "";
-  return `${token.title}${token.name ? `, ${token.name}` : ""}: ${kind}, ${VALUES.map(([name, text]) => `${name} ${text(token)}`).join(", ")}${where}`;
+  const values = VALUES.map(([name, text]) => `${name} ${text(token)}`).join(", ");
+  const where = canWalk(token) ? (token.sampled ? "; Enter goes there" : "; not in this page") : "";
+  return `${token.title}${token.name ? `, ${token.name}` : ""}: ${kind}, ${values}${where}`;
 }
 
 function tokenGraph(node, tokens, marks, width, { onGo, onPoint }) {
@@ -144,13 +154,15 @@ function tokenGraph(node, tokens, marks, width, { onGo, onPoint }) {
   const radius = height / 2 - size - 6;
   const [x, y] = [width / 2, height / 2];
   const { spots, rings, sides } = placeTokens(tokens, radius, size);
-  const [mostEffect, mostAttention] = [largest(tokens, "effect"), largest(tokens, "attention")];
+  const mostEffect = largest(tokens, "effect");
+  // Two pixels for an equal share of attention: where all get the same, no line looks special.
+  const thick = (attention) => Math.min(9, Math.max(0.4, 2 * tokens.length * (attention ?? 0)));
   const at = (token) => { const [right, down] = spots.get(token) ?? [0, 0]; return [x + right, y + down]; };
 
   const spokes = otherTokens(tokens).map((token) => {
     const [right, down] = at(token);
     return draw("path", { class: "spoke", d: `M${x} ${y}L${right} ${down}`, "data-place": token.place,
-      "stroke-width": (0.4 + (7 * (token.attention ?? 0)) / mostAttention).toFixed(2) });
+      "stroke-width": thick(token.attention).toFixed(2) });
   });
 
   const shapes = tokens.map((token) => {
@@ -159,19 +171,20 @@ function tokenGraph(node, tokens, marks, width, { onGo, onPoint }) {
     const reach = isSelf ? 2 * size : size;
     const strength = isSelf ? 1 : 0.06 + 0.94 * Math.sqrt(Math.abs(token.effect ?? 0) / mostEffect);
     const path = shapePath(token.look.shape, right, down, reach);
-    const text = isSelf ? String(token.id) : token.kind === "hop" ? String(token.place) : token.isSuper ? "" : marks(token.classNumber);
-    const classes = [strength > 0.6 ? "over" : "", token.classNumber >= 0 && token.classNumber === node.predictedNumber ? "agrees" : ""];
-    const walkable = token.isNode && !isSelf;
+    const text = isSelf ? String(token.id) : token.kind === "hop" ? String(token.place) : marks(token.classNumber);
+    const agrees = token.classNumber >= 0 && token.classNumber === node.predictedNumber;
+    const walkable = canWalk(token);
     const shape = draw("g", {
-      class: `token ${token.kind} ${token.look.ink}${walkable ? " node" : ""}`, tabindex: "0", role: walkable ? "button" : "img",
-      "aria-label": described(token), "data-place": token.place, "data-node": token.isNode ? token.id : null,
+      class: `token ${token.kind} ${token.look.ink}${walkable ? " node" : ""}`, tabindex: "0",
+      role: walkable ? "button" : "img", "aria-label": described(token),
+      "data-place": token.place, "data-node": token.isNode ? token.id : null,
       pointerenter: () => onPoint(token, right, down), pointerleave: () => onPoint(null),
       focus: () => onPoint(token, right, down), blur: () => onPoint(null),
     },
     draw("path", { class: "halo", d: shapePath(token.look.shape, right, down, reach + 4) }),
     draw("path", { class: "back", d: path }),
     draw("path", { class: `shape${token.effect < 0 ? " lowers" : ""}`, d: path, "fill-opacity": strength.toFixed(3) }),
-    text ? draw("text", { x: right, y: down, class: classes.filter(Boolean).join(" ") || null,
+    text ? draw("text", { x: right, y: down, class: agrees && !isSelf ? "agrees" : null,
       style: isSelf && text.length > 6 ? `font-size:${(66 / text.length).toFixed(1)}px` : null }, text) : null);
     if (walkable) shape.addEventListener("click", () => onGo(token.id));
     return shape;
@@ -179,7 +192,7 @@ function tokenGraph(node, tokens, marks, width, { onGo, onPoint }) {
 
   return draw("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group",
     "aria-label": `Token list of node ${node.id}: ${tokens.length} tokens around it, ${listed(rings.map((ring) =>
-      `${ring.groups.flat().length} at ${ring.distance === Infinity ? "unknown distance" : ringName(ring.distance)}`)) || "no node tokens"}.` },
+      `${ring.count} at ${ring.distance === Infinity ? "unknown distance" : ringName(ring.distance)}`)) || "no node tokens"}.` },
   rings.map((ring) => draw("circle", { class: "ring", cx: x, cy: y, r: ring.radius })), spokes,
   rings.map((ring) => draw("text", { class: "ring-name", x, y: y - ring.radius + 4 }, ringName(ring.distance))),
   sides ? [["structure", -1], ["content", 1]].map(([name, side]) =>
@@ -190,9 +203,17 @@ function tokenGraph(node, tokens, marks, width, { onGo, onPoint }) {
 function graphLegend(tokens) {
   const present = ["hop", "structure", "content"].filter((kind) => tokens.some((token) => token.kind === kind));
   if (tokens.some(({ isSuper }) => isSuper)) present.push("super");
-  const entries = kindsOf(present).map((kind) => ({ ...kind, name: { hop: "hop (mean of all nodes so far away)", super: "super node" }[kind.name] ?? kind.name }));
+  const longer = { hop: "hop (features of all nodes that far)", super: "super node" };
+  const entries = kindsOf(present).map((kind) => ({ ...kind, name: longer[kind.name] ?? kind.name }));
   return [legendOf(entries), make("p", { class: "note" },
-    "Rings: distance in hops. Wider line: more attention. Stronger fill: larger effect; dashed outline: the token lowers the predicted probability. Text inside: training label, bold where it is the predicted class.")];
+    "Rings: distance in hops. Wider line: more attention. Stronger fill: larger effect; dashed outline: the token lowers " +
+    "the predicted probability. Text inside: training label, bold where it is the predicted class.")];
+}
+
+// The same number of decimals in all rows of a column of probabilities; values of a regression have their own size.
+function effectText(value) {
+  if (!known(value) || Math.abs(value) >= 10) return signed(value);
+  return `${value < 0 ? MINUS : "+"}${Math.abs(value).toFixed(4)}`;
 }
 
 function effectBar(value, most) {
@@ -206,16 +227,17 @@ function kindIcon(token) {
     draw("path", { class: "fill", d: shapePath(token.look.shape, 6, 6, 4.6) }));
 }
 
+// The effect comes early: on a phone the first columns are those one sees.
 const COLUMNS = [
   { name: "kind", left: true, value: (token) => token.place },
   { name: "node", left: true, value: (token) => (token.kind === "hop" ? -1 : token.id) },
   { name: "name", left: true, value: (token) => token.name },
+  { name: "effect", value: (token) => token.effect },
+  { name: "attention", value: (token) => token.attention },
+  { name: "readout", value: (token) => token.readout },
   { name: "score", value: (token) => token.score },
   { name: "hops", value: (token) => token.distance },
   { name: "label", left: true, value: (token) => token.label },
-  { name: "attention", value: (token) => token.attention },
-  { name: "readout", value: (token) => token.readout },
-  { name: "effect", value: (token) => token.effect },
 ];
 
 function sortTokens(tokens, sort) {
@@ -233,30 +255,35 @@ function tokenTable(tokens, hasNames, sort, { onGo, onNear, onSort }) {
   const most = largest(tokens, "effect");
   const columns = COLUMNS.filter(({ name }) => name !== "name" || hasNames);
   const cells = {
-    kind: (token) => [kindIcon(token), token.isSuper ? `${token.kind}, super` : token.kind],
-    node: (token) => (token.isNode && token.kind !== "self" ? make("button", { type: "button",
+    kind: (token) => [kindIcon(token), token.kind],
+    node: (token) => (canWalk(token) ? make("button", { type: "button",
       class: token.sampled ? "plain" : "plain away", title: token.sampled ? null : "not in this page",
       "aria-label": `${token.sampled ? "Go to node" : "Not in this page: node"} ${token.id}` }, String(token.id))
-      : token.kind === "self" ? String(token.id) : token.title),
+      : token.kind === "self" ? String(token.id) : token.title.replace("super node", "super")),
     name: (token) => token.name ?? MISSING,
     score: (token) => plain(token.score),
     hops: (token) => (token.distance === null ? MISSING : String(token.distance)),
     label: (token) => token.label ?? MISSING,
     attention: (token) => percent(token.attention, 2),
     readout: (token) => percent(token.readout, 2),
-    effect: (token) => [effectBar(token.effect, most), signed(token.effect)],
+    effect: (token) => [effectBar(token.effect, most), make("span", { class: "number" }, effectText(token.effect))],
   };
   const head = columns.map(({ name, left }) => {
     const active = sort.column === name;
-    return make("th", { scope: "col", class: left ? "left" : null, "aria-sort": active ? (sort.descending ? "descending" : "ascending") : "none" },
+    const order = sort.descending ? "descending" : "ascending";
+    return make("th", { scope: "col", class: left ? "left" : null, "aria-sort": active ? order : "none" },
       make("button", { type: "button", "data-column": name, click: () => onSort(name) }, name));
   });
   const body = sortTokens(tokens, sort).map((token) => {
-    const walkable = token.isNode && token.kind !== "self";
+    const walkable = canWalk(token);
     const line = make("tr", { "data-place": token.place, class: walkable ? "node" : null,
-      pointerenter: () => onNear(token), pointerleave: () => onNear(null), focusin: () => onNear(token), focusout: () => onNear(null) },
-    columns.map(({ name, left }) => make("td", { class: [left ? "left" : "", name === "name" || name === "label" ? "name" : ""].join(" ").trim() || null,
-      title: name === "name" ? token.name : null }, cells[name](token))));
+      pointerenter: () => onNear(token), pointerleave: () => onNear(null),
+      focusin: () => onNear(token), focusout: () => onNear(null) },
+    columns.map(({ name, left }) => {
+      const isName = name === "name" || name === "label";  // of any length: cut by the style, whole in the title
+      const title = isName ? token[name] : null;
+      return make("td", { class: isName ? "left name" : left ? "left" : null, title }, cells[name](token));
+    }));
     if (walkable) line.addEventListener("click", () => onGo(token.id));
     return line;
   });
@@ -287,9 +314,10 @@ function findNodes(nodes, typed) {
 }
 
 function searchBox(nodes, onChoose) {
-  const list = make("ul", { class: "suggestions", role: "listbox", id: "suggestions", "aria-label": "Nodes found", hidden: true });
-  const input = make("input", { id: "search", type: "text", role: "combobox", autocomplete: "off", spellcheck: "false", enterkeyhint: "go",
-    "aria-expanded": "false", "aria-controls": "suggestions", "aria-autocomplete": "list" });
+  const list = make("ul", { class: "suggestions", role: "listbox", id: "suggestions", "aria-label": "Nodes found",
+    hidden: true });
+  const input = make("input", { id: "search", type: "text", role: "combobox", autocomplete: "off", spellcheck: "false",
+    enterkeyhint: "go", "aria-expanded": "false", "aria-controls": "suggestions", "aria-autocomplete": "list" });
   let found = [];
   let active = -1;
   const choose = (id) => { close(); input.value = ""; onChoose(id, input); };
@@ -308,7 +336,8 @@ function searchBox(nodes, onChoose) {
   }
   function suggest() {
     found = findNodes(nodes, input.value);
-    list.replaceChildren(...found.map((id, place) => make("li", { role: "option", id: `suggestion-${place}`, "aria-selected": "false",
+    list.replaceChildren(...found.map((id, place) => make("li", {
+      role: "option", id: `suggestion-${place}`, "aria-selected": "false",
       // pointerdown, not click: a click would come after the field lost the focus and closed the list
       pointerdown: (event) => { event.preventDefault(); choose(id); } },
     String(id), nodes.names[id] ? ` ${nodes.names[id]}` : "",
@@ -331,7 +360,8 @@ function searchBox(nodes, onChoose) {
     } else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
       event.preventDefault();
       if (list.hidden) suggest();
-      if (found.length) point((active + (event.key === "ArrowDown" ? 1 : active < 0 ? 0 : -1) + found.length) % found.length);
+      const step = event.key === "ArrowDown" ? 1 : active < 0 ? 0 : -1;
+      if (found.length) point((active + step + found.length) % found.length);
     } else if (event.key === "Escape") {
       if (list.hidden) input.value = "";
       close();
@@ -345,9 +375,10 @@ function searchBox(nodes, onChoose) {
 function wrongList(nodes, onGo) {
   const items = nodes.wrong.slice(0, WRONG_SHOWN).map((row, place) => {
     const node = nodes.about(row);
-    return make("button", { type: "button", tabindex: place === 0 ? "0" : "-1", "data-node": node.id, click: () => onGo(node.id),
-      "aria-label": `Node ${node.id}, true ${node.label}, predicted ${node.predicted}, probability ${percent(node.confidence)}` },
-    `${node.id}: ${shortened(node.label, 12)} → ${shortened(node.predicted, 12)}${known(node.confidence) ? `, ${percent(node.confidence, 0)}` : ""}`);
+    const sure = known(node.confidence) ? `, ${percent(node.confidence, 0)}` : "";
+    return make("button", { type: "button", tabindex: place === 0 ? "0" : "-1", "data-node": node.id,
+      click: () => onGo(node.id), "aria-label": `Node ${node.id}, true ${node.label}, predicted ${node.predicted}${sure}` },
+    `${node.id}: ${shortened(node.label, 12)} → ${shortened(node.predicted, 12)}${sure}`);
   });
   const list = make("ol", { class: "wrong" }, items.map((item) => make("li", {}, item)));
   list.addEventListener("keydown", (event) => {
@@ -382,7 +413,7 @@ function explorerSection(data) {
   const tokensBox = scrolling("Tokens");
   tokensBox.classList.add("tokens");
   const back = make("button", { type: "button", click: goBack }, "Back");
-  const random = make("button", { type: "button", click: () => go(nodes.idOf(Math.floor(Math.random() * nodes.count))) }, "Random");
+  const random = make("button", { type: "button", click: goAnywhere }, "Random");
   const nextWrong = make("button", { type: "button", disabled: nodes.wrong.length === 0, click: goWrong }, "Next wrong");
   const { list, items } = wrongList(nodes, go);
 
@@ -393,13 +424,16 @@ function explorerSection(data) {
   function go(id) {
     message.replaceChildren();
     if (nodes.rowOf(id) === undefined) {
-      message.replaceChildren(make("p", {}, id < nodes.total ? `Node ${id} is not in this page.${hint ? " To see it:" : ""}`
-        : `There is no node ${id}: the graph has ${counted(nodes.total)}.`), ...(id < nodes.total ? [commandFor(id)].filter(Boolean) : []));
+      const told = id < nodes.total ? [`Node ${id} is not in this page.${hint ? " To see it:" : ""}`, commandFor(id)]
+        : [`There is no node ${id}: the graph has ${counted(nodes.total)}.`];
+      message.replaceChildren(...[make("p", {}, told[0]), told[1]].filter(Boolean));
       message.scrollIntoView({ block: "nearest" });
     } else if (nodes.rowOf(id) !== shownRow) location.hash = `node=${id}`;
   }
 
   function goBack() { if (steps > 0) history.back(); }
+
+  function goAnywhere() { go(nodes.idOf(Math.floor(Math.random() * nodes.count))); }
 
   function goWrong() {
     const here = nodes.wrong.indexOf(shownRow);
@@ -429,10 +463,12 @@ function explorerSection(data) {
     near(token ? token.place : null);
     if (!token) return;
     tip.replaceChildren(make("strong", {}, `${token.title}${token.name ? ` ${token.name}` : ""}`),
-      make("dl", {}, make("dt", {}, "kind"), make("dd", {}, token.kind), VALUES.map(([name, text]) => [make("dt", {}, name), make("dd", {}, text(token))])),
-      ...(token.isNode && token.kind !== "self" && !token.sampled ? [make("span", { class: "muted" }, "not in this page")] : []));
+      make("dl", {}, [["kind", () => token.kind], ...VALUES].map(([name, text]) =>
+        [make("dt", {}, name), make("dd", {}, text(token))])),
+      ...(canWalk(token) && !token.sampled ? [make("span", { class: "muted" }, "not in this page")] : []));
     const [width, height] = [tip.offsetWidth, tip.offsetHeight];
-    const below = y + 18 + height <= graph.clientHeight || y - 18 - height < 0;
+    // Away from the middle, where it would cover the tokens that are compared; unless that is outside of the window.
+    const below = y > graph.firstChild.clientHeight / 2 || graph.getBoundingClientRect().top + y - 18 - height < 0;
     tip.style.left = `${Math.max(0, Math.min(graph.clientWidth - width, x - width / 2))}px`;
     tip.style.top = `${below ? y + 18 : y - 18 - height}px`;
   }
@@ -445,7 +481,7 @@ function explorerSection(data) {
       const here = shapes.indexOf(document.activeElement);
       const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
       if (here >= 0 && step) shapes[(here + step + shapes.length) % shapes.length].focus();
-      else if (here >= 0 && (event.key === "Enter" || event.key === " ")) shapes[here].dispatchEvent(new Event("click"));
+      else if (here >= 0 && ["Enter", " "].includes(event.key)) shapes[here].dispatchEvent(new Event("click"));
       else return;
       event.preventDefault();
     });
@@ -476,7 +512,8 @@ function explorerSection(data) {
     const fact = (name, ...value) => make("div", {}, make("dt", {}, name), make("dd", {}, ...value));
     title.textContent = `Node ${node.id}${node.name ? ` · ${node.name}` : ""}`;
     verdict.replaceChildren(...[
-      node.predicted === null ? null : fact("predicted", `${node.predicted}${known(node.confidence) ? ` (${percent(node.confidence)})` : ""}`),
+      node.predicted === null ? null : fact("predicted", node.predicted,
+        known(node.confidence) ? ` (${percent(node.confidence)})` : ""),
       known(node.value) ? fact("predicted", plain(node.value)) : null,
       node.label === null ? (known(node.target) ? fact("true", plain(node.target)) : fact("true label", "unknown"))
         : fact("true label", `${node.label}${node.wrong ? " ✗ wrong" : node.right ? " ✓ right" : ""}`),
@@ -497,9 +534,11 @@ function explorerSection(data) {
   }
 
   const explorer = make("div", { class: "explorer" },
-    make("p", {}, "Why a node was classified as it was: every token of its list with the attention it gets and its effect, the change of the predicted probability when it is hidden. Click a token to walk to it."),
+    make("p", {}, "Why a node was classified as it was: every token of its list with the attention it gets and its effect, " +
+      "the change of the predicted probability when it is hidden. Click a token to walk to it."),
     sampled || nodes.count < nodes.total ? make("p", { class: "note" },
-      `${counted(nodes.count)} of ${counted(nodes.total)} nodes are in this page${hint ? "; for any other: " : "."}`, hint ? make("code", {}, hint) : null) : null,
+      `${counted(nodes.count)} of ${counted(nodes.total)} nodes are in this page${hint ? "; for any other: " : "."}`,
+      hint ? make("code", {}, hint) : null) : null,
     make("div", { class: "controls" }, searchBox(nodes, (id, input) => {
       if (id === null) message.replaceChildren(make("p", {}, `No node is called “${input.value.trim()}”.`));
       else go(id);
@@ -508,7 +547,8 @@ function explorerSection(data) {
     make("div", { class: "walk" }, make("div", {}, graph, legend), tokensBox),
     nodes.wrong.length ? [
       make("h3", {}, `Wrongly classified test nodes: ${counted(nodes.wrong.length)}`),
-      make("p", { class: "note" }, `True class → predicted class, the most confident first${nodes.wrong.length > WRONG_SHOWN ? `; the first ${WRONG_SHOWN}` : ""}. Arrow keys move in the list.`),
+      make("p", { class: "note" }, "True class → predicted class, the most confident first",
+        nodes.wrong.length > WRONG_SHOWN ? `; the first ${WRONG_SHOWN}` : "", ". Arrow keys move in the list."),
       list,
     ] : null);
 

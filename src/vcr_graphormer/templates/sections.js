@@ -21,9 +21,10 @@ function headlineSection({ headline, reproduce, graph, versions, config }) {
       number("validation", headline.val), number("training", headline.train)));
     const others = Object.entries(headline.scores ?? {}).filter(([name]) => name !== metric)
       .map(([name, value]) => `${words(name)} ${scored(name, value)}`);
+    const epochs = known(headline.epochs) ? ` of ${headline.epochs}` : "";
     const about = [
       others.length ? `Also on the test part: ${others.join(", ")}.` : "",
-      known(headline.best_epoch) ? `Best epoch ${headline.best_epoch}${known(headline.epochs) ? ` of ${headline.epochs}` : ""}.` : "",
+      known(headline.best_epoch) ? `Best epoch ${headline.best_epoch}${epochs}.` : "",
       known(headline.seed) ? `Seed ${headline.seed}.` : "",
     ].filter(Boolean);
     if (about.length) parts.push(make("p", {}, about.join(" ")));
@@ -39,8 +40,7 @@ function headlineSection({ headline, reproduce, graph, versions, config }) {
     if (facts.length) parts.push(make("p", {}, `The graph: ${facts.join(", ")}.`));
   }
   if (filledList(reproduce)) {
-    parts.push(make("h3", {}, reproduce.length > 1 ? "The commands that give these numbers again" : "The command that gives these numbers again"),
-      ...reproduce.map(command));
+    parts.push(make("h3", {}, "How to get these numbers again"), ...reproduce.map(command));
   }
   if (versions && Object.keys(versions).length) {
     parts.push(folded("Versions", () => scrolling("Versions",
@@ -64,7 +64,9 @@ function historySection({ history, headline }) {
   if (!history || !filledList(history.epoch)) return null;
   const { epoch } = history;
   const metric = headline?.metric ?? "metric";
-  const best = known(headline?.best_epoch) ? { at: headline.best_epoch, text: `best epoch ${headline.best_epoch}` } : null;
+  const chosen = headline?.best_epoch;
+  const best = known(chosen) ? { at: chosen, text: `best epoch ${chosen}` } : null;
+  const toldBest = best ? `; ${best.text}` : "";
   const ends = (values) => {
     const finite = values.filter(known);
     return finite.length ? [finite[0], finite.at(-1)] : [null, null];
@@ -78,7 +80,7 @@ function historySection({ history, headline }) {
     figures.push(figure({
       title: "Loss", legend: legendOf(losses),
       paint: lineChart({ at: epoch, series: losses, acrossName: "epoch", upName: "loss", mark: best,
-        label: `Loss over ${epoch.length} epochs: ${listed(told)}${best ? `; ${best.text}` : ""}.` }),
+        label: `Loss over ${epoch.length} epochs: ${listed(told)}${toldBest}.` }),
       numbers: () => table(["epoch", ...losses.map(({ name }) => name)],
         epoch.map((value, place) => [String(value), ...losses.map(({ values }) => plain(values[place]))])),
     }));
@@ -91,11 +93,12 @@ function historySection({ history, headline }) {
       title: `Validation ${words(metric)}`, legend: legendOf(series),
       paint: lineChart({ at: epoch, series, acrossName: "epoch", upName: words(metric), mark: best, valueText: text,
         upText: (value) => (isError(metric) ? tickText(value) : `${tickText(Number((100 * value).toPrecision(6)))}%`),
-        label: `${name} over ${epoch.length} epochs, from ${ends(history.val).map(text).join(" to ")}${best ? `; ${best.text}` : ""}.` }),
+        label: `${name} over ${epoch.length} epochs, from ${ends(history.val).map(text).join(" to ")}${toldBest}.` }),
       numbers: () => table(["epoch", name], epoch.map((value, place) => [String(value), text(history.val[place])])),
     }));
   }
-  return figures.length ? [make("p", { class: "note" }, "Point at a curve to read its values."), make("div", { class: "figures" }, figures)] : null;
+  if (figures.length === 0) return null;
+  return [make("p", { class: "note" }, "Point at a curve to read its values."), make("div", { class: "figures" }, figures)];
 }
 
 function namesFor(data, size) {
@@ -115,13 +118,13 @@ function confusionSection(data) {
   const told = `${counted(right)} of ${counted(total)} test nodes are on the diagonal${worst
     ? `; most often ${names[worst.truth]} is taken for ${names[worst.guess]} (${counted(worst.count)} times)` : ""}.`;
   const frequent = (limit) => table(["true class", "predicted", "nodes", "of the true class"], mistakes.slice(0, limit)
-    .map(({ truth, guess, count }) => [names[truth], names[guess], counted(count), percent(count / totals[truth])]));
+    .map(({ truth, guess, count }) => [names[truth], names[guess], counted(count), percent(count / totals[truth])]), { left: 2 });
   if (counts.length > 20) {
     return [make("p", {}, told), make("h3", {}, "The most frequent confusions"), mistakes.length
       ? scrolling("The most frequent confusions", frequent(40)) : make("p", {}, "There are none.")];
   }
   return [make("p", {}, told),
-    make("div", { class: "figures" },
+    make("div", { class: counts.length > 12 ? "figures one" : "figures" },
       figure({
         title: "Counts on the test part",
         note: "Outlined: right. The shade grows with the share of the row.",
@@ -133,7 +136,7 @@ function confusionSection(data) {
 }
 
 const SLICES = {
-  class: ["By class", null],
+  class: ["By class", "The true class of a node."],
   degree: ["By degree", "How many neighbours a node has."],
   homophily: ["By local homophily", "The share of a node's neighbours that have its class."],
 };
@@ -144,13 +147,14 @@ function sliceSection({ slices, headline }) {
   const figures = Object.entries(SLICES).filter(([key]) => filledList(slices[key])).map(([key, [title, note]]) => {
     const all = slices[key];
     // Beyond what one can read, the weakest: those are looked for.
-    const rows = all.length <= 30 ? all : [...all].filter(({ accuracy }) => known(accuracy)).sort((a, b) => a.accuracy - b.accuracy).slice(0, 30);
     const measured = all.filter(({ accuracy }) => known(accuracy));
+    const rows = all.length <= 30 ? all : measured.sort((a, b) => a.accuracy - b.accuracy).slice(0, 30);
+    const text = ({ count, accuracy }) => `${percent(accuracy)} of ${counted(count)}`;
     const weakest = measured.reduce((a, b) => (b.accuracy < a.accuracy ? b : a), measured[0]);
     return figure({
-      title, note: [note, rows.length < all.length ? `The 30 with the lowest accuracy of ${all.length}.` : null].filter(Boolean).join(" "),
+      title, note: rows.length < all.length ? `${note} The 30 with the lowest accuracy of ${all.length}.` : note,
       paint: barChart({
-        rows: rows.map(({ name, count, accuracy }) => ({ name, value: accuracy, text: `${percent(accuracy)} of ${counted(count)}` })),
+        rows: rows.map((row) => ({ name: row.name, value: row.accuracy, text: text(row) })),
         high: 1, reference: known(overall) ? { value: overall, text: `all: ${percent(overall)}` } : null,
         label: `Test accuracy ${title.toLowerCase()}, ${all.length} groups${weakest
           ? `; lowest ${percent(weakest.accuracy)} for ${weakest.name} (${counted(weakest.count)} nodes)` : ""}.`,
@@ -166,10 +170,14 @@ function calibrationSection({ calibration }) {
   if (!calibration || !filledList(calibration.bins)) return null;
   const { bins, error } = calibration;
   const told = known(error) ? `The expected calibration error is ${plain(error)}` : "Reliability diagram";
-  return [make("p", {}, "On the dashed line, what the model calls probable is as often right. Below it the model is too sure, above it not sure enough."),
-    make("div", { class: "figures" }, figure({
-      title: "Reliability on the test part", note: `${told}. Larger points stand for more nodes; the grey bars count them.`,
-      paint: reliability(bins, `${told}; ${bins.filter(({ count }) => count > 0).length} groups of predicted probability against the share that is correct.`),
+  const filled = bins.filter(({ count }) => count > 0);
+  return [make("p", {}, "On the dashed line, what the model calls probable is as often right. " +
+    "Below it the model is too sure, above it not sure enough."),
+    make("div", { class: "figures one square" }, figure({
+      title: "Reliability on the test part",
+      note: `${told}. Larger points stand for more nodes; the grey bars count them.`,
+      paint: reliability(bins, `${told}; share correct by predicted probability: ${listed(filled.map((bin) =>
+        `${percent(bin.accuracy)} at ${percent(bin.confidence)}`))}.`),
       numbers: () => table(["probability", "nodes", "mean probability", "share correct"], bins.map((bin) =>
         [`${plain(bin.low)} to ${plain(bin.high)}`, counted(bin.count), percent(bin.confidence, 2), percent(bin.accuracy, 2)])),
     }))];
@@ -177,6 +185,7 @@ function calibrationSection({ calibration }) {
 
 function compositionSection({ kinds, effects }) {
   const figures = [];
+  const dots = [];
   if (filledList(kinds)) {
     const panels = [
       ["tokens", "Tokens per list", plain, "The mean number of tokens of each kind in a list."],
@@ -184,7 +193,8 @@ function compositionSection({ kinds, effects }) {
       ["effect", "Effect", plain, "How much hiding one token changes the predicted probability, on average, up or down."],
     ];
     for (const [key, title, text, note] of panels) {
-      const rows = kinds.filter((kind) => known(kind[key])).map((kind) => ({ name: kind.kind, value: kind[key], text: text(kind[key]) }));
+      const rows = kinds.filter((kind) => known(kind[key]))
+        .map((kind) => ({ name: kind.kind, value: kind[key], text: text(kind[key]) }));
       if (rows.length === 0) continue;
       figures.push(figure({ title, note, paint: barChart({ rows, high: Math.max(...rows.map(({ value }) => value)),
         label: `${title} by kind of token: ${listed(rows.map((row) => `${row.name} ${row.text}`))}.` }),
@@ -197,16 +207,28 @@ function compositionSection({ kinds, effects }) {
   for (const key of found) {
     const all = effects[key];
     const rows = all.slice(0, 30);
-    figures.push(figure({
+    dots.push(figure({
       title: `Effect by ${key}`, legend: legendOf(present),
-      note: `Mean absolute effect of one token; each step of the axis is ten times the one before.${rows.length < all.length ? ` The first 30 of ${all.length}.` : ""}`,
+      note: `Mean absolute effect of one token; each step of the axis is ten times the one before.${
+        rows.length < all.length ? ` The first 30 of ${all.length}.` : ""}`,
       paint: dotPlot({ rows, kinds: present, acrossName: "mean absolute effect",
-        label: `Mean absolute effect of a token by kind for ${all.length} groups by ${key}; for ${all[0].name}: ${listed(present.map(({ name }) => `${name} ${plain(all[0][name])}`))}.` }),
-      numbers: () => table([key, ...present.map(({ name }) => name)], all.map((row) =>
-        [String(row.name), ...present.map(({ name }) => plain(row[name]))])),
+        label: `Mean absolute effect of a token by kind for ${all.length} groups by ${key}; for ${all[0].name}: ${
+          listed(present.map(({ name }) => `${name} ${plain(all[0][name])}`))}.` }),
+      numbers: () => effectTable(key, all, present.map(({ name }) => name)),
     }));
   }
-  return figures.length ? [make("div", { class: "figures" }, figures)] : null;
+  const rows = [figures, dots].filter(filledList).map((row) => make("div", { class: "figures" }, row));
+  return rows.length ? rows : null;
+}
+
+// Beside the effects that are drawn: how many nodes, and the shares of attention.
+function effectTable(key, rows, kinds) {
+  const counts = rows.some(({ count }) => known(count));
+  const attention = rows.some((row) => row.attention);
+  return table(
+    [key, ...(counts ? ["nodes"] : []), ...kinds, ...(attention ? kinds.map((kind) => `attention, ${kind}`) : [])],
+    rows.map((row) => [String(row.name), ...(counts ? [counted(row.count)] : []), ...kinds.map((kind) => plain(row[kind])),
+      ...(attention ? kinds.map((kind) => percent(row.attention?.[kind])) : [])]));
 }
 
 function faithfulnessSection({ faithfulness }) {
@@ -217,8 +239,9 @@ function faithfulnessSection({ faithfulness }) {
   if (series.length === 0) return null;
   const at = series[0].values.map((_, place) => place);
   const told = series.map(({ name, values }) => `${name} ${plain(values[0])} to ${plain(values.at(-1))}`);
-  return [make("p", {}, "Tokens are hidden one after the other: the faster a curve falls, the better its order names the tokens the prediction rests on."),
-    make("div", { class: "figures" }, figure({
+  return [make("p", {}, "Tokens are hidden one after the other: the faster a curve falls, the better its order names the " +
+    "tokens the prediction rests on."),
+    make("div", { class: "figures one" }, figure({
       title: "Probability after hiding tokens", legend: legendOf(series),
       paint: lineChart({ at, series, acrossName: "tokens hidden", upName: "mean probability",
         label: `Mean probability of the predicted class after hiding up to ${at.length - 1} tokens: ${listed(told)}.` }),
@@ -230,19 +253,31 @@ function faithfulnessSection({ faithfulness }) {
 function rewiringSection({ rewiring }) {
   if (!rewiring) return null;
   const figures = ["structure", "content"].filter((kind) => filledList(rewiring[kind]?.histogram?.counts)).map((kind) => {
-    const { histogram: { edges, counts }, mean, estimate_mean: estimate } = rewiring[kind];
-    const means = [known(mean) ? `mean ${plain(mean)}` : "", known(estimate) ? `estimated mean ${plain(estimate)}` : ""].filter(Boolean);
+    const { histogram: { edges, counts }, nodes, mean, estimate_mean: estimate, to_supers: toSupers } = rewiring[kind];
+    const { elsewhere, estimate_elsewhere: estimateElsewhere } = rewiring[kind];
+    const facts = [
+      known(nodes) ? `${counted(nodes)} nodes` : "",
+      known(toSupers) ? `${plain(toSupers)} of the mass goes to the super nodes themselves` : "",
+      known(elsewhere) ? `nodes other than the source lose ${plain(elsewhere)}` : "",
+      known(estimateElsewhere) ? `by estimate, nodes other than the source lose ${plain(estimateElsewhere)}` : "",
+    ].filter(Boolean);
+    const rules = [{ name: "mean", at: mean }, { name: "estimated mean", at: estimate, dash: "4 3" }]
+      .filter(({ at }) => known(at))
+      .map((rule) => ({ ...rule, name: `${rule.name} ${plain(rule.at)}`, ink: "plain-ink" }));
+    const told = rules.map(({ name }) => name).join(", ");
     return figure({
+      note: facts.length ? `${facts.join("; ")}.` : null, legend: legendOf(rules),
       title: `${kind[0].toUpperCase()}${kind.slice(1)}-aware connections`,
-      paint: histogramChart({ edges, counts, ink: KINDS[kind].ink, acrossName: "probability mass moved",
-        rules: [{ at: mean, text: means[0] }, { at: estimate, text: `estimate ${plain(estimate)}`, dash: "4 3" }],
-        label: `Probability mass moved by the ${kind}-aware virtual connections, per node${means.length ? `: ${means.join(", ")}` : ""}.` }),
+      paint: histogramChart({ edges, counts, ink: KINDS[kind].ink, rules,
+        acrossName: known(mean) ? "probability mass moved" : "probability mass moved, by estimate",
+        label: `Probability mass moved by the ${kind}-aware virtual connections, per node${told ? `: ${told}` : ""}.` }),
       numbers: () => table(["mass moved", "nodes"], counts.map((count, place) =>
-        [`${plain(edges[place])} to ${plain(edges[place + 1])}`, counted(count)]), { caption: means.join(", ") }),
+        [`${plain(edges[place])} to ${plain(edges[place + 1])}`, counted(count)]), { caption: told }),
     });
   });
-  return figures.length ? [make("p", {}, "For every node: the PageRank probability that the virtual connections take from some nodes and give to others. 0: nothing moves; 1: everything."),
-    make("div", { class: "figures" }, figures)] : null;
+  if (figures.length === 0) return null;
+  return [make("p", {}, "For every node: the PageRank probability that the virtual connections take from some nodes and give " +
+    "to others. 0: nothing moves; 1: everything."), make("div", { class: "figures" }, figures)];
 }
 
 const CRITERIA = {
@@ -269,7 +304,8 @@ function criteriaSection({ criteria }) {
   };
   return [make("p", {}, "What the paper asks of a good tokenization, measured for three ways to make the lists."),
     scrolling("Four criteria", table(["tokens", ...columns], rows.map(({ name, values }) => [name, ...values.map(cell)]))),
-    known(neighbours) ? make("p", { class: "note" }, `To compare with “same label”: ${percent(neighbours)} of direct neighbours have the node's own class.`) : null,
+    known(neighbours) ? make("p", { class: "note" },
+      `To compare with “same label”: ${percent(neighbours)} of direct neighbours have the node's own class.`) : null,
     make("dl", { class: "terms" }, columns.filter((name) => CRITERIA[name]).map((name) =>
       [make("dt", {}, name), make("dd", {}, CRITERIA[name][1])]))];
 }
@@ -284,7 +320,8 @@ function stageSection({ stages }) {
     ["peak_bytes", "Peak memory", bytesText, "The most memory the process held up to the end of the stage."],
   ];
   const figures = panels.map(([key, title, text, note]) => {
-    const rows = stages.filter((stage) => known(stage[key])).map((stage) => ({ name: stage.name, value: stage[key], text: text(stage[key]) }));
+    const rows = stages.filter((stage) => known(stage[key]))
+      .map((stage) => ({ name: stage.name, value: stage[key], text: text(stage[key]) }));
     if (rows.length === 0) return null;
     const most = rows.reduce((a, b) => (b.value > a.value ? b : a));
     return figure({ title, note, numbers, paint: barChart({ rows, high: most.value,

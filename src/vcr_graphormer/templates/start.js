@@ -15,11 +15,13 @@ const SECTIONS = [
 ];
 
 function themeButton() {
-  const dark = () => (document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  const { dataset } = document.documentElement;
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const dark = () => (dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
   const button = make("button", { type: "button", class: "theme" });
   const name = () => { button.textContent = dark() ? "Light colours" : "Dark colours"; };
-  button.addEventListener("click", () => { document.documentElement.dataset.theme = dark() ? "light" : "dark"; name(); });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", name);
+  button.addEventListener("click", () => { dataset.theme = dark() ? "light" : "dark"; name(); });
+  system.addEventListener("change", name);
   name();
   return button;
 }
