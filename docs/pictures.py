@@ -1,5 +1,10 @@
-"""Draw the pictures of the README from real data: python docs/pictures.py."""
+"""Draw the pictures of the README from real data.
 
+python docs/pictures.py                     the embedded graph
+python docs/pictures.py --report FILE --node 7      a report's token explorer, for FILE made by vcr-graphormer report
+"""
+
+import argparse
 from pathlib import Path
 
 import matplotlib as mpl
@@ -39,5 +44,31 @@ def draw_digits(file: Path) -> None:
     figure.savefig(file, bbox_inches="tight")
 
 
+def photograph_report(report: Path, node: int, file: Path) -> None:
+    """The token explorer of a report as a browser shows it."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 1180, "height": 860}, device_scale_factor=1.5)
+        page.goto(f"{report.resolve().as_uri()}#node={node}")
+        page.locator(".graph .token").first.wait_for()
+        page.evaluate("document.getElementById('explorer-title').scrollIntoView()")
+        page.screenshot(path=file)
+        browser.close()
+
+
+def main() -> None:
+    """Draw what is asked for."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--report", type=Path)
+    parser.add_argument("--node", type=int, default=0, help="the node shown")
+    arguments, folder = parser.parse_args(), Path(__file__).parent
+    if arguments.report is not None:
+        photograph_report(arguments.report, arguments.node, folder / "report.png")
+    else:
+        draw_digits(folder / "digits.png")
+
+
 if __name__ == "__main__":
-    draw_digits(Path(__file__).parent / "digits.png")
+    main()

@@ -26,8 +26,7 @@ def explain(
 ) -> None:
     """Show which tokens a prediction rests on: score, distance, attention, and effect when the token is hidden."""
     from .console import StageProgress, print_explanation, print_kinds, print_rewiring
-    from .predictions import find_nodes
-    from .report import EXACT_ARCS, summarize, transfer_to_dict, write_explanation
+    from .report import describe_rewiring, summarize, write_explanation
     from .run import Run
 
     if html is not None and html.suffix != ".html":
@@ -49,18 +48,14 @@ def explain(
             print_kinds(summary)
         return
     explanation = opened.explain(node, output)
-    moved = {}
-    if opened.graph.num_arcs <= EXACT_ARCS:  # beyond, it would take longer than all the rest
-        kinds = opened.rewiring(explanation.node, k=5)
-        moved = {kind: transfer_to_dict(opened, found[0]) for kind, found in kinds.items()}
+    moved = describe_rewiring(opened, explanation.node)
     if as_json:
         typer.echo(json.dumps(explanation.to_dict() | {"rewiring": moved}, indent=1))
     else:
         print_explanation(explanation)
         print_rewiring(moved)
     if html is not None:
-        chosen = int(find_nodes(opened.graph, node)[0])
-        typer.echo(f"written: {write_explanation(opened, chosen, html)}", err=as_json)
+        typer.echo(f"written: {write_explanation(opened, explanation.node, html)}", err=as_json)
 
 
 def report(

@@ -48,6 +48,7 @@ def write_explanation(run: Run, node: int, file: Path) -> Path:
         "title": f"{_dataset(run)}, node {node}",
         "classes": _classes(run),
         "explorer": _explorer(run, run.look(nodes)),
+        "transfer": describe_rewiring(run, node),
     }
     with replace_file(Path(file)) as temporary:
         temporary.write_text(render(data), encoding="utf-8")
@@ -61,8 +62,15 @@ def summarize(run: Run, count: int, progress: Progress | None = None) -> dict[st
     return {"nodes": len(nodes), "kinds": _kinds(looked), "effects": _effects(run, looked)}
 
 
-def transfer_to_dict(run: Run, transfer: Transfer) -> dict[str, Any]:
-    """One node's mass transfer as plain data, nodes with their names."""
+def describe_rewiring(run: Run, node: int, k: int = 5) -> dict[str, Any]:
+    """What the super nodes do to one node's PageRank, by kind; empty where the graph is too large to do it exactly."""
+    if run.graph.num_arcs > EXACT_ARCS:  # it would take longer than all the rest
+        return {}
+    return {kind: _transfer(run, found[0]) for kind, found in run.rewiring(node, k).items()}
+
+
+def _transfer(run: Run, transfer: Transfer) -> dict[str, Any]:
+    """As plain data, nodes with their names."""
     names = run.graph.names
 
     def pairs(nodes: NDArray[np.int64], amounts: NDArray[np.float64]) -> list[dict[str, Any]]:
@@ -303,6 +311,13 @@ def _explorer(run: Run, looked: Looked) -> dict[str, Any]:
         "distance": lambda: np.minimum(hop_distances(graph, nodes, looked.ids), 127).astype(np.int8),
         "token_label": lambda: token_label.astype("<i2"),
     }
+    if run.task == "regression":  # the first target: its value instead of a class
+        for name in ("predicted", "label", "confidence", "token_label"):
+            del packed[name]
+        wanted = (
+            np.asarray(graph.labels).reshape(total, -1)[:, 0] if graph.labels is not None else np.full(total, np.nan)
+        )
+        packed |= {"value": lambda: looked.explained.astype("<f4"), "target": lambda: wanted[nodes].astype("<f4")}
     return {
         "total": total,
         "sampled": len(nodes) < total,

@@ -135,7 +135,7 @@ const VALUES = [
   ["distance", (token) => (token.distance === null ? MISSING : ringName(token.distance))],
   ["training label", (token) => token.label ?? MISSING],
   ["attention", (token) => percent(token.attention, 2)],
-  ["readout", (token) => percent(token.readout, 2)],
+  ["readout", (token) => weight(token.readout)],
   ["effect", (token) => signed(token.effect)],
 ];
 
@@ -207,10 +207,16 @@ function graphLegend(tokens) {
   const entries = kindsOf(present).map((kind) => ({ ...kind, name: longer[kind.name] ?? kind.name }));
   return [legendOf(entries), make("p", { class: "note" },
     "Rings: distance in hops. Wider line: more attention. Stronger fill: larger effect; dashed outline: the token lowers " +
-    "the predicted probability. Text inside: training label, bold where it is the predicted class.")];
+    "the predicted probability. Text inside: training label, bold where it is the predicted class. Bars in the table " +
+    "compare the tokens other than the node itself.")];
 }
 
 // The same number of decimals in all rows of a column of probabilities; values of a regression have their own size.
+/* The node itself has weight 1, and the others share 1: these are not percentages of one whole. */
+function weight(value) {
+  return known(value) ? value.toFixed(3) : "–";
+}
+
 function effectText(value) {
   if (!known(value) || Math.abs(value) >= 10) return signed(value);
   return `${value < 0 ? MINUS : "+"}${Math.abs(value).toFixed(4)}`;
@@ -265,7 +271,7 @@ function tokenTable(tokens, hasNames, sort, { onGo, onNear, onSort }) {
     hops: (token) => (token.distance === null ? MISSING : String(token.distance)),
     label: (token) => token.label ?? MISSING,
     attention: (token) => percent(token.attention, 2),
-    readout: (token) => percent(token.readout, 2),
+    readout: (token) => weight(token.readout),
     effect: (token) => [effectBar(token.effect, most), make("span", { class: "number" }, effectText(token.effect))],
   };
   const head = columns.map(({ name, left }) => {

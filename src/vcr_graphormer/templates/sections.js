@@ -280,6 +280,26 @@ function rewiringSection({ rewiring }) {
     "to others. 0: nothing moves; 1: everything."), make("div", { class: "figures" }, figures)];
 }
 
+// One node's mass transfer, in the page of that node.
+function transferSection({ transfer }) {
+  const kinds = ["structure", "content"].filter((kind) => transfer?.[kind]);
+  if (kinds.length === 0) return null;
+  const text = ({ node, name }) => (name === null ? String(node) : `${node} ${name}`);
+  return kinds.map((kind) => {
+    const { moved, to_supers: toSupers, brightened, faded } = transfer[kind];
+    const rows = Array.from({ length: Math.max(brightened.length, faded.length) }, (_, place) => {
+      const [gains, loses] = [brightened[place], faded[place]];
+      return [gains ? text(gains) : MISSING, gains ? `+${plain(gains.amount)}` : "", loses ? text(loses) : MISSING,
+        loses ? `${MINUS}${plain(loses.amount)}` : ""];
+    });
+    return make("div", {}, make("h3", {}, `${kind[0].toUpperCase()}${kind.slice(1)}-aware connections`),
+      make("p", {}, `They move ${plain(moved)} of the PageRank of this node, ${plain(toSupers)} of it to the super nodes ` +
+        "themselves. The nodes that gain and lose most:"),
+      scrolling(`Nodes that ${kind}-aware connections brighten and fade`,
+        table(["brightened", "by", "faded", "by"], rows)));
+  });
+}
+
 const CRITERIA = {
   neighbourhood: ["share", "of a node's direct neighbours, the share that is in its list: local topology"],
   clusters: ["share", "of the clusters of the graph, the share that a list reaches: global topology"],

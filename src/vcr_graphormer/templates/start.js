@@ -12,6 +12,7 @@ const SECTIONS = [
   ["criteria", "Four criteria", criteriaSection],
   ["stages", "Time and memory", stageSection],
   ["explorer", "Token explorer", explorerSection],
+  ["transfer", "What the virtual connections do to this node", transferSection],
 ];
 
 function themeButton() {
