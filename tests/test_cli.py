@@ -44,10 +44,11 @@ def test_demo(tmp_path: Path) -> None:
     text = run_apart("demo", "--out", str(out))
     for part in ("1,078 train, 359 val, 360 test", "image 0 (a 0), content tokens:", "epoch 12: loss", "peak memory"):
         assert part in text
-    found = re.search(r"test accuracy (0\.\d+); the run lies in (.*)", text)
+    found = re.search(r"test accuracy (0\.\d+); the run lies in (.*), its report in (.*)", text)
     assert found is not None
     assert float(found[1]) >= 0.97
-    assert found[2] == str(out)
+    assert (found[2], found[3]) == (str(out), str(out / "report.html"))
+    assert Path(found[3]).read_text().startswith("<!doctype html>")
     assert Run.open(out, "cpu").metrics["test"] == pytest.approx(float(found[1]), abs=1e-4)
     assert f"next: vcr-graphormer evaluate {out}" in text
 
