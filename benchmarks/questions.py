@@ -158,8 +158,8 @@ class RandomContent(Workbench):
         if kind == "structure":
             return ids, scores
         generator = torch.Generator().manual_seed(tokens.seed)
-        random = torch.randint(self.graph.num_nodes, ids.shape, generator=generator, dtype=ids.dtype)
-        return random.to(ids.device), scores
+        random = torch.randint(self.graph.num_nodes, ids.shape, generator=generator, dtype=ids.dtype).to(ids.device)
+        return torch.where(ids < 0, ids, random), scores
 
 
 def changed(config: vcr.Config, changes: dict[str, Any]) -> vcr.Config:
@@ -186,7 +186,8 @@ def answer(name: str, graph_name: str, root: str, device: str, seeds: int, folde
     about["versions"] = versions()  # type: ignore[assignment]
     for row in study.rows:
         config = changed(base, row.changes)
-        settings = {key: asdict(getattr(config, key)) for key in ("tokens", "model", "training")}
+        settings: dict[str, Any] = {key: asdict(getattr(config, key)) for key in ("tokens", "model", "training")}
+        settings |= {"directed": base.data.directed, "seeds": seeds}
         # Taking out what a preset does not have changes nothing: it is not measured twice.
         same = [old for old in found if old["settings"] == settings and old["random_content"] == row.random_content]
         if any(old["series"] == row.series and old["at"] == row.at for old in same):
@@ -201,6 +202,8 @@ def answer(name: str, graph_name: str, root: str, device: str, seeds: int, folde
             val.append(trial.val)
             test.append(trial.test)
         place = {"series": row.series, "at": row.at, "random_content": row.random_content}
+        # A row of other settings, from before a preset was changed, is replaced.
+        found = [old for old in found if (old["series"], old["at"]) != (row.series, row.at)]
         found.append({**place, "val": val, "test": test, "settings": settings})
         write_json(file, {**about, "rows": found})
         print(
@@ -227,7 +230,8 @@ def draw(folder: Path, name: str) -> None:
         series = list(dict.fromkeys(row["series"] for row in rows))
         for colour, label in zip(COLOURS, series, strict=False):
             mine = [row for row in rows if row["series"] == label]
-            means, spreads = ([100 * f(row["test"]) for row in mine] for f in (np.mean, np.std))
+            means = [100 * np.mean(row["test"]) for row in mine]
+            spreads = [100 * np.std(row["test"], ddof=1) for row in mine]
             places = [row["at"] for row in mine]
             if isinstance(places[0], str):
                 panel.errorbar(means, places, xerr=spreads, fmt="o", color=colour, capsize=3)

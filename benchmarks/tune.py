@@ -28,6 +28,7 @@ from vcr_graphormer.inputs import find_device
 from vcr_graphormer.trials import Workbench
 
 FIRST_SEED = 100
+SCORE = "crossed"  # how a trial was judged, said in the log
 
 
 def propose(trial: optuna.Trial, graph: vcr.Graph) -> vcr.Config:
@@ -94,7 +95,8 @@ def guesses(graph: vcr.Graph) -> list[dict[str, Any]]:
 def best_so_far(log: Path, dataset: str, directed: bool, names: list[str], count: int = 3) -> list[dict[str, Any]]:
     """The best whole trials of an earlier search of this graph in the same log."""
     rows = [json.loads(line) for line in log.read_text().splitlines()] if log.is_file() else []
-    mine = [row for row in rows if row["dataset"] == dataset and row.get("directed", False) == directed]
+    rows = [row for row in rows if row.get("score") == SCORE]  # the best epoch's accuracy, as once logged, flatters
+    mine = [row for row in rows if row["dataset"] == dataset and row["directed"] == directed]
     whole = sorted((row for row in mine if row.get("whole")), key=lambda row: -float(np.mean(row["val"])))
     return [pick(row["config"], names) for row in whole[:count]]
 
@@ -113,7 +115,12 @@ def crossed_accuracy(bench: Workbench, split: vcr.Split, config: vcr.Config) -> 
     bench.train(
         split, config, test=False, on_epoch=lambda trainer: right.append(trainer.val_logits.argmax(1) == wanted)
     )
-    halves = np.stack(right)[:, ::2], np.stack(right)[:, 1::2]  # (epochs, nodes); node order is that of the split
+    return crossed(np.stack(right))
+
+
+def crossed(right: Any) -> float:
+    """The same from which nodes were right after each epoch [epochs, nodes]."""
+    halves = right[:, ::2], right[:, 1::2]
     return float(np.mean([judged[chosen.mean(1).argmax()].mean() for chosen, judged in (halves, halves[::-1])]))
 
 
@@ -142,7 +149,7 @@ class Search:
                 break
         whole = len(values) == len(self.splits)
         seconds = round(time.monotonic() - start, 2)
-        self.write({"val": values, "whole": whole, "seconds": seconds, "config": asdict(config)})
+        self.write({"score": SCORE, "val": values, "whole": whole, "seconds": seconds, "config": asdict(config)})
         # A trial that was cut short is not judged better than its first splits less a little.
         return float(np.mean(values)) - (0.0 if whole else 0.003)
 

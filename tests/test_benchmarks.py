@@ -75,7 +75,9 @@ def test_a_preset_survives_being_written(monkeypatch: pytest.MonkeyPatch, tmp_pa
         "directed": False,
         "config": {key: asdict(getattr(config, key)) for key in ("tokens", "model", "training")},
     }
-    rows = [{**row, "val": [0.5, 0.7]}, {**row, "val": [0.9]}, {**row, "dataset": "Y", "val": [0.9, 0.9]}]
+    judged = {**row, "score": "crossed"}
+    rows = [{**judged, "val": [0.5, 0.7]}, {**judged, "val": [0.9]}, {**judged, "dataset": "Y", "val": [0.9, 0.9]}]
+    rows += [{**row, "score": "best epoch", "val": [0.9, 0.9]}, {**judged, "error": "out of memory", "val": []}]
     (tmp_path / "log.jsonl").write_text("\n".join(json.dumps(part) for part in rows))
     found = choose.read_log([tmp_path / "log.jsonl"], "X", splits=2)
     assert [part["val"] for part in found] == [[0.5, 0.7]]

@@ -33,7 +33,7 @@ def test_a_path_by_hand(tmp_path: Path) -> None:
     hops, plain, whole = measure(graph, config, [0, 1], tmp_path / "tokens")
     assert (hops.name, hops.neighbourhood, hops.clusters) == ("hops only", 1.0, None)
     assert hops.beyond == pytest.approx(1 / 3)  # the third of three hops
-    # Odd hops hold only the other label, even ones only the own.
+    # Odd hops hold only the other label, even ones only the own, the node itself not counted.
     assert hops.same_label == pytest.approx(1 / 3)
     # Ends see their only neighbour, all others both of theirs; the second token of an end is two hops away.
     assert plain.neighbourhood == 1.0

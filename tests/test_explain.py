@@ -11,9 +11,10 @@ import torch
 
 import vcr_graphormer as vcr
 from tests import naive
-from tests.test_model import CONTENT, HOPS, NODES, SMALL, STRUCTURE, make_inputs, make_model
+from tests.test_model import CONTENT, FEATURES, HOPS, NODES, SMALL, STRUCTURE, make_inputs, make_model
 from vcr_graphormer import ConfigError, Graph, Run, VCRError
 from vcr_graphormer.explain import faithfulness, find_output, look
+from vcr_graphormer.model import VCRGraphormer
 from vcr_graphormer.settings import READOUTS
 
 CONFIG = vcr.Config(
@@ -58,8 +59,25 @@ def test_attention_and_places() -> None:
     assert found.kinds.tolist() == [0, 1, 1, 2, 2, 2, 3, 3]
     assert found.ids[2].tolist()[:3] == [2, -1, -1]
     assert found.scores[2, :3].tolist() == pytest.approx([1, 2 / 3, 1 / 3])
-    no_layers = look(make_model(replace(SMALL, layers=0)), make_inputs(), np.arange(3), "classification", 100)
-    assert (no_layers.attention == 0).all()
+    model = make_model(replace(SMALL, layers=0))
+    no_layers = look(model, make_inputs(), np.arange(3), "classification", 100)
+    assert found.attends
+    assert not no_layers.attends
+    assert np.isnan(no_layers.attention).all()
+    assert set(faithfulness(model, make_inputs(), no_layers, "classification", 100)) == {"effect", "random"}
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+def test_a_list_of_one_token(readout: str) -> None:
+    inputs = make_inputs()
+    alone = replace(inputs, hops=(), ids=(inputs.ids[0][:, :0],), scores=(inputs.scores[0][:, :0],), structure_tokens=0)
+    torch.manual_seed(0)
+    model = VCRGraphormer(replace(SMALL, readout=readout), FEATURES, 4, 0, 0).eval()
+    found = look(model, alone, np.arange(3), "classification", 10)
+    assert found.effect.shape == (3, 1)
+    assert np.isfinite(found.effect).all()
+    with pytest.raises(ConfigError, match="there are no nodes to explain"):
+        look(model, alone, np.arange(0), "classification", 10)
 
 
 def test_another_output_and_other_tasks() -> None:
@@ -79,7 +97,7 @@ def test_hiding_equals_hiding_one_after_the_other() -> None:
     """The curve by effect, first step: the mean of what is left without the token of largest effect."""
     model, inputs = make_model(), make_inputs()
     found = look(model, inputs, np.arange(2, NODES), "classification", 100)
-    curves = faithfulness(model, inputs, found, "classification", most=3)
+    curves = faithfulness(model, inputs, found, "classification", 100, most=3)
     assert {name: len(curve) for name, curve in curves.items()} == {"effect": 4, "attention": 4, "random": 4}
     for curve in curves.values():
         assert curve[0] == pytest.approx(found.explained.mean(), abs=1e-6)
@@ -132,6 +150,30 @@ def test_super_nodes_as_tokens(graph: Graph, tmp_path: Path) -> None:
     supers = [token for node in range(10) for token in run.explain(node).tokens if token.super_node is not None]
     assert supers
     assert all(token.node is None and token.distance is None and token.label is None for token in supers)
+    for kind in ("structure", "content"):  # numbered as in the store, each kind from 0
+        stored = run.store.ids(kind)[:10]
+        expected = sorted((stored[stored >= 150] - 150).tolist())
+        assert sorted(token.super_node for token in supers if token.kind == kind) == expected  # type: ignore[type-var]
+    assert any(token.kind == "content" for token in supers)
+
+
+def test_the_rewiring_of_a_training_node_is_that_of_its_tokens(run: Run) -> None:
+    node = int(run.split.train[0])
+    without = np.asarray(run.store.assignment("content")).copy()
+    without[node] = -1
+    exact = vcr.exact_pagerank(run.graph, vcr.Connections(without, 3), node)
+    plain = vcr.exact_pagerank(run.graph, None, node)
+    moved = run.rewiring(node)["content"][0].moved
+    assert moved == pytest.approx(np.maximum(plain - exact[:150], 0).sum(), abs=1e-8)
+
+
+def test_low_precision_does_not_reach_explanations(graph: Graph, tmp_path: Path) -> None:
+    config = replace(CONFIG, training=replace(CONFIG.training, precision="bfloat16"))
+    run = vcr.train(graph, vcr.Split.random(graph.labels, seed=0), config, tmp_path / "run", device="cpu")
+    looked = run.look([3, 4])
+    exact = Run.open(run.path, "cpu")
+    object.__setattr__(exact, "config", CONFIG)
+    np.testing.assert_allclose(looked.effect, exact.look([3, 4]).effect, atol=1e-7)
 
 
 def test_what_cannot_be_explained(run: Run) -> None:
@@ -141,11 +183,21 @@ def test_what_cannot_be_explained(run: Run) -> None:
         run.explain("N14")
     with pytest.raises(VCRError, match="there is no node 150"):
         run.explain(150)
+    assert run.explain("id:7").name == "n7"
     with pytest.raises(ConfigError, match="explain takes one node, not 2"):
         run.explain([1, 2])
     with pytest.raises(VCRError, match="unknown class 'd'"):
         run.explain(1, "d")
     assert find_output(run.graph, 3, 2) == 2
+
+
+def test_a_name_that_is_another_nodes_id(run: Run) -> None:
+    names = np.array([str((node + 10) % 150) for node in range(150)])
+    other = run.on(replace(run.graph, names=names), run.store)
+    with pytest.raises(VCRError, match="'12' is the name of node 2 and also an id: give id:2 or id:12"):
+        other.explain("12")
+    assert other.explain("id:12").name == "22"
+    assert other.explain(12).node == 12
 
 
 def test_effects_are_faithful_on_real_data(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def make_explorer(count: int, classes: int, layout: dict[str, int], total: int) 
     return {
         "total": total,
         "sampled": True,
-        "hint": "vcr-graphormer explain runs/photo --node N --html node.html",
+        "hint": "vcr-graphormer explain runs/photo --node id:N --html node.html",
         "nodes": packed(nodes, "i4"),
         "predicted": packed(predicted, "i2"),
         "label": packed(label, "i2"),
@@ -161,8 +161,8 @@ def make_data(
             "random": [0.84, 0.83, 0.81, 0.8],
         },
         "rewiring": {
-            "structure": {"histogram": histogram, "mean": 0.31, "estimate_mean": 0.3},
-            "content": {"histogram": histogram, "mean": 0.12, "estimate_mean": None},
+            "structure": {"histogram": histogram, "mean": 0.31, "elsewhere": 0.3, "estimate_elsewhere": 0.28},
+            "content": {"histogram": histogram, "mean": 0.12},
         },
         "criteria": {
             "columns": [
@@ -290,7 +290,7 @@ def test_numbers_of_the_run_are_in_the_page(visit: "Visit") -> None:
     assert table_below(page, "By degree") == [["1 to 2", "210", "81.00%"], ["3 to 9", "0", "–"]]
     assert table_below(page, "Reliability on the test part")[2] == ["0.900 to 1.00", "900", "97.00%", "98.00%"]
     assert table_below(page, "Effect by degree") == [["1 to 2", "0.700", "0.0100", "0.00100", "0"]]
-    assert table_below(page, "Probability after hiding tokens")[3] == ["3", "0.200", "0.520", "0.800"]
+    assert table_below(page, "What is left of the predicted probability")[3] == ["3", "0.200", "0.520", "0.800"]
     assert table_below(page, "Structure-aware connections")[0] == ["0 to 0.250", "400"]
     assert texts(page, "#criteria tbody tr:nth-child(2) td")[0] == "52.0%"
     assert texts(page, "#criteria tbody tr:first-child td")[3:] == ["–", "357,243", "0.41 s", "87.0 MiB"]
@@ -329,7 +329,7 @@ def test_search_finds_nodes_by_id_and_by_name(visit: "Visit") -> None:
     search.fill("7")
     search.press("Enter")  # an odd node: not in the page
     command = page.get_by_role("status").locator("code")
-    assert command.inner_text() == "vcr-graphormer explain runs/photo --node 7 --html node.html"
+    assert command.inner_text() == "vcr-graphormer explain runs/photo --node id:7 --html node.html"
     shown_node(page, 6)
 
 
@@ -350,7 +350,7 @@ def test_clicking_a_token_walks_to_it_and_back(visit: "Visit") -> None:
     page.go_forward()
     shown_node(page, 4)
     page.locator(".graph .token[data-node='13']").click()
-    assert "--node 13 --html" in page.get_by_role("status").inner_text()
+    assert "--node id:13 --html" in page.get_by_role("status").inner_text()
     shown_node(page, 4)
 
 

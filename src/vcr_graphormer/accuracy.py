@@ -62,12 +62,14 @@ class Record:
         self.file = result_file(folder, about["dataset"], about["protocol"], about["variant"])
         self.content: dict[str, Any] = {**about, "config": settings}
         runs: list[dict[str, Any]] = []
+        found: dict[str, Any] = {}
         if self.file.is_file() and not force:
             found = read_json(self.file)
             if found.get("config") != settings:
                 raise StoreError(f"{self.file} was made with other settings: choose another folder, or --force")
             runs = found["runs"]
-        self.content |= {"command": this_command(), "versions": versions(), "runs": runs}
+        made = found if runs else {"command": this_command(), "versions": versions()}
+        self.content |= {"command": made["command"], "versions": made["versions"], "runs": runs}
 
     def missing(self, seeds: list[int]) -> list[int]:
         """Seeds that are not there yet."""
@@ -77,6 +79,8 @@ class Record:
     def add(self, seed: int, val: float, test: float, seconds: float, **more: Any) -> dict[str, Any]:
         """Keep one run."""
         run = {"seed": seed, "val": val, "test": test, "seconds": round(seconds, 2), **more}
+        # Runs added later, by other versions than the first ones, say so themselves.
+        run |= {"versions": versions()} if versions() != self.content["versions"] else {}
         self.content["runs"] = sorted([*self.content["runs"], run], key=lambda row: int(row["seed"]))
         write_json(self.file, self.content)
         return run

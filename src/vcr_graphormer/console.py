@@ -148,7 +148,7 @@ def print_explanation(found: Explanation) -> None:
             f"{token.score:.4f}",
             "" if token.distance is None else str(token.distance),
             escape(token.label or ""),
-            f"{token.attention:.4f}",
+            "none" if token.attention is None else f"{token.attention:.4f}",
             f"{token.readout:.4f}",
             f"{token.effect:+.4f}",
         )
@@ -173,15 +173,21 @@ def print_kinds(summary: dict[str, Any]) -> None:
     """Effect and attention of the kinds of tokens in a whole run."""
     table = Table("kind", "tokens", "attention", "effect of one", title=f"{summary['nodes']:,} nodes")
     for row in summary["kinds"]:
-        table.add_row(row["kind"], f"{row['tokens']:.1f}", f"{row['attention']:.3f}", f"{row['effect']:.4f}")
+        attention = "none" if row["attention"] is None else f"{row['attention']:.3f}"
+        table.add_row(row["kind"], f"{row['tokens']:.1f}", attention, f"{row['effect']:.4f}")
     Console().print(table)
     kinds = [row["kind"] for row in summary["kinds"]]
     for by, rows in summary["effects"].items():
         table = Table(by, "nodes", *kinds, title=f"mean absolute effect of one token (share of attention), by {by}")
         for row in rows:
-            cells = (f"{row[kind]:.4f} ({row['attention'][kind]:.2f})" if kind in row else "" for kind in kinds)
-            table.add_row(escape(row["name"]), f"{row['count']:,}", *cells)
+            table.add_row(escape(row["name"]), f"{row['count']:,}", *(_effect(row, kind) for kind in kinds))
         Console(width=None if sys.stdout.isatty() else 120).print(table)
+
+
+def _effect(row: dict[str, Any], kind: str) -> str:
+    if kind not in row:
+        return ""
+    return f"{row[kind]:.4f}" + (f" ({row['attention'][kind]:.2f})" if row["attention"] else "")
 
 
 def print_predictions(found: Predictions, rows: int = 20) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numba
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .distances import hop_distances
@@ -17,6 +18,7 @@ from .pagerank import Ranker
 from .slices import local_homophily
 from .store import KINDS, TokenStore
 
+_ROWS_AT_ONCE = 16  # rows of P^l held at a time: each may reach every node
 COLUMNS = ("neighbourhood", "clusters", "beyond two hops", "same label", "edge visits", "seconds", "bytes")
 
 
@@ -34,9 +36,9 @@ class Criteria:
         Long range: share of the tokens that are more than two hops away, or cannot be reached at all.
     same_label : float
         Heterophily: share of labelled token nodes that have the node's own label, to be compared with the share among
-        its neighbours. Of a hop aggregate, the weight of such nodes in it.
+        its neighbours. Of a hop aggregate, the weight of such nodes in it, the node itself not counted.
     visits, seconds, bytes : float
-        Cost for all nodes of the graph.
+        Cost for all nodes of the graph; hops visit every arc once each.
     """
 
     name: str
@@ -44,8 +46,8 @@ class Criteria:
     clusters: float | None
     beyond: float
     same_label: float | None
-    visits: float
-    seconds: float
+    visits: float | None
+    seconds: float | None
     bytes: float
 
     @property
@@ -74,28 +76,30 @@ def measure_criteria(
             hops.beyond,
             hops.same_label,
             float(graph.num_arcs * store.num_hops),
-            _seconds(stages, ("hop features",)),
+            stages["hop features"]["seconds"] if "hop features" in stages else None,
             float(sum(array.nbytes for name, array in store.arrays.items() if name.startswith("hop_"))),
         )
     ]
     lists = np.concatenate([np.asarray(store.ids(kind)[nodes]) for kind in KINDS], 1)
     if lists.shape[1]:
         rows += [
-            _plain(graph, store, nodes, clusters, count, lists.shape[1], stages),
+            _plain(graph, store, nodes, clusters, count, lists.shape[1]),
             _whole(graph, store, nodes, clusters, count, lists, hops, stages),
         ]
     return rows
 
 
-def _plain(
-    graph: Graph, store: TokenStore, nodes: Any, clusters: Any, count: int, k: int, stages: dict[str, Any]
-) -> Criteria:
+def _plain(graph: Graph, store: TokenStore, nodes: Any, clusters: Any, count: int, k: int) -> Criteria:
     restart, seed = float(store.config["restart"]), int(store.config["seed"])
-    ranker = Ranker.prepare(graph, None, restart, seed=seed)
     start = time.perf_counter()
-    ranking = ranker.rank(nodes, k, float(store.config["tolerance"]))
+    ranker = Ranker.prepare(graph, None, restart, seed=seed)
+    prepared = time.perf_counter() - start
+    tolerance = float(store.config["tolerance"])
+    ranker.rank(nodes[:1], k, tolerance)  # what only the first call costs is no cost of a node
+    start = time.perf_counter()
+    ranking = ranker.rank(nodes, k, tolerance)
     scale = graph.num_nodes / max(1, len(nodes))
-    seconds = (time.perf_counter() - start) * scale + _seconds(stages, ("coarse clusters", "structure vectors"))
+    seconds = prepared + (time.perf_counter() - start) * scale
     visits = round(ranking.visits * scale) + ranker.visits
     cost = {"visits": visits, "seconds": seconds, "bytes": 8.0 * k * graph.num_nodes}
     return Criteria("PageRank without super nodes", **_lists(graph, nodes, ranking.ids, clusters, count), **cost)
@@ -106,12 +110,12 @@ def _whole(
 ) -> Criteria:
     """Neighbours and hops together: covered is what either covers; shares are over all tokens."""
     measured = _lists(graph, nodes, lists, clusters, count)
-    tokens, neighbours = store.num_hops + lists.shape[1], lists.shape[1]
+    neighbours = float((lists >= 0).sum(1).mean())  # padding is no token
 
     def mixed(first: Any, second: Any) -> Any:
         if first is None or second is None:
             return second if first is None else first
-        return (store.num_hops * first + neighbours * second) / tokens
+        return (store.num_hops * first + neighbours * second) / (store.num_hops + neighbours)
 
     both = None
     if count:
@@ -123,8 +127,8 @@ def _whole(
         both,
         mixed(hops.beyond, measured["beyond"]),
         mixed(hops.same_label, measured["same_label"]),
-        float(graph.num_arcs * store.num_hops + sum(stage.get("visits", 0) for stage in stages.values())),
-        float(sum(stage["seconds"] for stage in stages.values())),
+        float(graph.num_arcs * store.num_hops + sum(row["visits"] for row in stages.values())) if stages else None,
+        float(sum(row["seconds"] for row in stages.values())) if stages else None,
         float(store.num_bytes),
     )
 
@@ -189,19 +193,22 @@ class _Hops:
 
 
 def _same_label_in_hops(graph: Graph, nodes: Any, hops: int, self_loops: bool) -> float:
-    """Mean share of the weight of labelled nodes in P^l(u, :) that lies on nodes of u's label, over l = 1 … L."""
+    """Mean share of the weight of labelled nodes in P^l(u, :), u itself left out, that lies on nodes of u's label."""
     labels = np.asarray(graph.labels)
     step = normalized_adjacency(graph, self_loops)
-    weights = np.zeros((graph.num_nodes, int(labels.max()) + 1), dtype=np.float32)
-    weights[np.flatnonzero(labels >= 0), labels[labels >= 0]] = 1
     chosen = nodes[labels[nodes] >= 0]
-    shares = []
-    for _ in range(hops):
-        weights = step @ weights
-        total = weights[chosen].sum(1)
-        own = weights[chosen, labels[chosen]]
-        shares.append(_mean(own[total > 0] / total[total > 0]))
-    return float(np.mean(shares))
+    shares: list[list[float]] = [[] for _ in range(hops)]
+    for start in range(0, len(chosen), _ROWS_AT_ONCE):
+        part = chosen[start : start + _ROWS_AT_ONCE]
+        rows = sp.csr_matrix((np.ones(len(part)), (np.arange(len(part)), part)), shape=(len(part), graph.num_nodes))
+        for hop in range(hops):
+            rows = sp.csr_matrix(rows @ step)
+            owner, weights = np.repeat(np.arange(len(part)), np.diff(rows.indptr)), rows.data
+            others = (rows.indices != part[owner]) & (labels[rows.indices] >= 0)
+            same = others & (labels[rows.indices] == labels[part[owner]])
+            total, own = (np.bincount(owner, weights * chosen_arcs, len(part)) for chosen_arcs in (others, same))
+            shares[hop] += (own[total > 0] / total[total > 0]).tolist()
+    return float(np.mean([_mean(values) for values in shares]))
 
 
 @numba.njit(cache=True)
@@ -237,7 +244,3 @@ def same_label_neighbours(graph: Graph, nodes: NDArray[np.int64]) -> float | Non
 
 def _mean(values: Any) -> float:
     return float(np.mean(values)) if len(values) else 0.0
-
-
-def _seconds(stages: dict[str, dict[str, float]], names: tuple[str, ...]) -> float:
-    return float(sum(stages[name]["seconds"] for name in names if name in stages))

@@ -51,17 +51,19 @@ def hop_distances(
 def _search(
     indptr: Any, indices: Any, source: int, wanted: Any, seen: Any, queue: Any, most_visits: int, found: Any
 ) -> None:
-    """Breadth first from one source until every target is met. `seen` is all -1 before and after."""
+    """Breadth first from one source until every target is met. `seen` is all -1 before and after.
+
+    A target that was not met yet is marked by -2.
+    """
     missing = 0
     for target in wanted:
-        missing += target >= 0
+        if target >= 0 and seen[target] == -1:
+            seen[target] = -2
+            missing += 1
+    missing -= seen[source] == -2
     seen[source] = 0
     queue[0] = source
     head, tail, visits = 0, 1, 0
-    for place in range(len(wanted)):
-        if wanted[place] == source:
-            found[place] = 0
-            missing -= 1
     while head < tail and missing > 0 and visits < most_visits:
         node = queue[head]
         head += 1
@@ -69,12 +71,15 @@ def _search(
             visits += 1
             other = indices[arc]
             if seen[other] < 0:
+                missing -= seen[other] == -2
                 seen[other] = seen[node] + 1
                 queue[tail] = other
                 tail += 1
-                for place in range(len(wanted)):
-                    if wanted[place] == other:
-                        found[place] = seen[other]
-                        missing -= 1
+    for place in range(len(wanted)):
+        if wanted[place] >= 0 and seen[wanted[place]] >= 0:
+            found[place] = seen[wanted[place]]
+    for target in wanted:
+        if target >= 0:
+            seen[target] = -1
     for place in range(tail):
         seen[queue[place]] = -1

@@ -14,7 +14,7 @@ from torch import Tensor
 from .arrays import Task
 from .batches import Inputs
 from .distances import hop_distances
-from .errors import unknown_name
+from .errors import ConfigError, unknown_name
 from .graph import Graph
 from .inference import Progress, memory_advice, within_memory
 from .model import VCRGraphormer
@@ -35,7 +35,8 @@ class Looked:
     column : int64 [m]
         The output that is explained: the most probable class, or the one asked for.
     attention : float32 [m, S]
-        Attention a token receives, averaged over layers, heads and the tokens that look; sums to 1.
+        Attention a token receives, averaged over layers, heads and the tokens that look; sums to 1. NaN for a model
+        without encoder layers, which attends to nothing.
     readout : float32 [m, S]
         Its weight in the readout.
     effect : float32 [m, S]
@@ -60,6 +61,17 @@ class Looked:
     kinds: NDArray[np.int64]
 
     @property
+    def attends(self) -> bool:
+        """Whether the model has encoder layers."""
+        return not np.isnan(self.attention).any()
+
+    @property
+    def predicted(self) -> NDArray[np.int64]:
+        """The most probable output of each node."""
+        best: NDArray[np.int64] = self.outputs.argmax(1)
+        return best
+
+    @property
     def explained(self) -> NDArray[np.float32]:
         """The explained output of each node."""
         return np.take_along_axis(self.outputs, self.column[:, None], 1)[:, 0]
@@ -77,7 +89,7 @@ class Token:
     score: float
     distance: int | None
     label: str | None
-    attention: float
+    attention: float | None
     readout: float
     effect: float
 
@@ -107,6 +119,7 @@ def look(
     lists_at_once: int,
     column: int | None = None,
     scale: tuple[Any, Any] | None = None,
+    structure_supers: int = 0,
     progress: Progress | None = None,
 ) -> Looked:
     """Read the token lists of some nodes once whole, and once without each token.
@@ -119,7 +132,11 @@ def look(
         Explain this output instead of the most probable one (of the first target for regression).
     scale
         Mean and deviation of regression targets.
+    structure_supers
+        How many super nodes precede those of content in `Inputs`, where super nodes may be tokens.
     """
+    if not len(nodes):
+        raise ConfigError("there are no nodes to explain: the list is empty")
     parts: list[tuple[Any, ...]] = []
     size = max(1, lists_at_once // (1 + inputs.num_tokens))
     done = 0
@@ -148,7 +165,9 @@ def look(
     names = ("outputs", "column", "attention", "readout", "effect", "shown")
     arrays = {name: np.concatenate(pieces) for name, pieces in zip(names, zip(*parts, strict=True), strict=True)}
     ids, scores = _ids_and_scores(inputs, nodes)
-    return Looked(nodes=nodes, ids=ids, scores=scores, kinds=kinds_of_tokens(inputs), **arrays)
+    kinds = kinds_of_tokens(inputs)
+    ids[(ids >= inputs.num_nodes) & (kinds == 3)] -= structure_supers
+    return Looked(nodes=nodes, ids=ids, scores=scores, kinds=kinds, **arrays)
 
 
 def _token_lists(
@@ -183,9 +202,9 @@ def _to_outputs(logits: Tensor, task: Task, scale: Any) -> Tensor:
 
 
 def _received(attention: Tensor, shown: Tensor) -> Tensor:
-    """Mean over layers, heads and shown queries of attention [layers, B, heads, S, S]; zeros without layers."""
+    """Mean over layers, heads and shown queries of attention [layers, B, heads, S, S]; NaN without layers."""
     if not len(attention):
-        return torch.zeros(shown.shape, device=shown.device)
+        return torch.full(shown.shape, torch.nan, device=shown.device)
     looking = shown.float()[:, None, :, None]
     total = (attention.float().nan_to_num() * looking).sum(3) / looking.sum(2)  # (layers, batch, heads, tokens)
     return total.mean((0, 2))
@@ -213,26 +232,27 @@ def faithfulness(
     inputs: Inputs,
     looked: Looked,
     task: Task,
+    lists_at_once: int,
     most: int = 8,
     seed: int = 0,
     scale: tuple[Any, Any] | None = None,
 ) -> dict[str, list[float]]:
     """The mean explained output after hiding 0, 1, … `most` tokens of each list, in three orders.
 
-    `effect`: largest effect first. `attention`: most attention first. `random`. The node itself stays. If effects are
-    faithful, the first curve falls fastest. Hidden together, tokens may replace one another, so this is not true by
-    definition beyond the first token.
+    `effect`: largest effect first. `attention`: most attention first, if the model attends. `random`. The node itself
+    stays. If effects are faithful, the first curve falls fastest. Hidden together, tokens may replace one another, so
+    this is not true by definition beyond the first token.
     """
     random = np.random.default_rng(seed)
-    orders = {
-        "effect": looked.effect,
-        "attention": looked.attention,
-        "random": random.random(looked.effect.shape, dtype=np.float32),
-    }
+    orders = {"effect": looked.effect}
+    if looked.attends:
+        orders["attention"] = looked.attention
+    orders["random"] = random.random(looked.effect.shape, dtype=np.float32)
     steps = np.arange(min(most, looked.effect.shape[1] - 1) + 1)
     sums = {name: np.zeros(len(steps)) for name in orders}
-    size = max(1, 2048 // (3 * len(steps)))
-    with torch.no_grad():
+    size = max(1, lists_at_once // len(steps))
+    advice = memory_advice(size, inputs.num_tokens, model.config.hidden_channels)
+    with torch.no_grad(), within_memory(inputs.device, advice):
         place = 0
         for tokens, mask, nodes in _token_lists(model, inputs, looked.nodes, size):
             rows = slice(place, place + len(nodes))
@@ -277,7 +297,7 @@ def describe(
                 distance=int(place) if kind == 1 else int(distances[place]) if distances[place] >= 0 else None,
                 # The target's own label is no input of its own prediction and is not shown as one.
                 label=label_text(graph, token) if is_node and is_train[place] and place > 0 else None,
-                attention=float(looked.attention[row, place]),
+                attention=float(looked.attention[row, place]) if looked.attends else None,
                 readout=float(looked.readout[row, place]),
                 effect=float(looked.effect[row, place]),
             )
@@ -314,7 +334,8 @@ def label_text(graph: Graph, node: int) -> str | None:
     if graph.task == "multilabel":
         names = output_names(graph, len(label))
         return ", ".join(names[place] for place in np.flatnonzero(label == 1)) or "none"
-    return ", ".join(f"{value:.4g}" for value in np.atleast_1d(label))
+    known = np.atleast_1d(label)[~np.isnan(np.atleast_1d(label))]
+    return ", ".join(f"{value:.4g}" for value in known) or None
 
 
 def _name(graph: Graph, node: int) -> str | None:

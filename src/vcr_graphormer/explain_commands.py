@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from .errors import ConfigError, StoreError
-from .options import Device, RunFolder
+from .errors import ConfigError
+from .options import Device, RunFolder, check_output
 
 SUMMARY_NODES = 1000
 
@@ -29,10 +29,7 @@ def explain(
     from .report import describe_rewiring, summarize, write_explanation
     from .run import Run
 
-    if html is not None and html.suffix != ".html":
-        raise ConfigError(f"{html} must end in .html")
-    if html is not None and html.exists():
-        raise StoreError(f"{html} exists: choose another name or delete it")
+    check_output(html, (".html",))
     if node is None and (html is not None or output is not None):
         raise ConfigError(
             "--html and --class are for one node: give --node; a page of the whole run: vcr-graphormer report"
@@ -50,12 +47,12 @@ def explain(
     explanation = opened.explain(node, output)
     moved = describe_rewiring(opened, explanation.node)
     if as_json:
-        typer.echo(json.dumps(explanation.to_dict() | {"rewiring": moved}, indent=1))
+        typer.echo(json.dumps(explanation.to_dict() | {"rewiring": moved}, indent=1, allow_nan=False))
     else:
         print_explanation(explanation)
         print_rewiring(moved)
     if html is not None:
-        typer.echo(f"written: {write_explanation(opened, explanation.node, html)}", err=as_json)
+        typer.echo(f"written: {write_explanation(opened, explanation.node, html, output)}", err=as_json)
 
 
 def report(
@@ -69,8 +66,7 @@ def report(
     from .report import write_report
     from .run import Run
 
-    if out is not None and out.suffix != ".html":
-        raise ConfigError(f"{out} must end in .html")
+    check_output(out, (".html",))
     if nodes < 1:
         raise ConfigError(f"--nodes is {nodes}; it must be 1 or more")
     opened = Run.open(run, device)

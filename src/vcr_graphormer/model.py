@@ -228,7 +228,7 @@ class VCRGraphormer(nn.Module):
         elif self.config.readout == "sum":
             weights = shown
         elif self.config.readout == "mean":
-            weights = shown / shown.sum(1, keepdim=True)
+            weights = shown / shown.sum(1, keepdim=True).clamp(min=1)
         else:
             weights = self._attention_weights(tokens, shown)
         # Not a plain product: padding must not count even where it is infinite.

@@ -68,3 +68,13 @@ def read_nodes(text: str | None) -> list[str] | None:
     if not nodes:
         raise ConfigError("--nodes is empty: give ids or names, or leave it out for all nodes")
     return nodes
+
+
+def check_output(file: Path | None, endings: tuple[str, ...]) -> None:
+    """Refuse before the work, not after."""
+    if file is None:
+        return
+    if file.suffix not in endings:
+        raise ConfigError(f"{file} must end in {' or '.join(endings)}")
+    if file.exists():
+        raise StoreError(f"{file} exists: choose another name or delete it")

@@ -83,7 +83,7 @@ class Predictions:
 
 
 def find_nodes(graph: Graph, nodes: Any = None) -> NDArray[np.int64]:
-    """Node ids from ids or names, one or many; None is all nodes.
+    """Node ids from ids or names, one or many; None is all nodes. A name wins over an id; `id:7` is always an id.
 
     >>> find_nodes(Graph.from_edges([[0], [1]], names=["a", "b"]), ["b"])
     array([1])
@@ -104,6 +104,17 @@ def find_nodes(graph: Graph, nodes: Any = None) -> NDArray[np.int64]:
     return ids
 
 
+def find_node(graph: Graph, node: Any) -> NDArray[np.int64]:
+    """One node by id or name. What is one node's name and another one's id is refused; `id:7` is always an id."""
+    found = find_nodes(graph, node)
+    if len(found) != 1:
+        raise ConfigError(f"explain takes one node, not {len(found)}; look takes many")
+    text = node if isinstance(node, str) else ""
+    if graph.names is not None and text.isdecimal() and int(text) < graph.num_nodes and int(text) != found[0]:
+        raise GraphError(f"{text!r} is the name of node {found[0]} and also an id: give id:{found[0]} or id:{text}")
+    return found
+
+
 def _similar(name: str, names: list[str]) -> str:
     """Names that contain the one that was not found."""
     found = [other for other in names if name and name.casefold() in other.casefold()]
@@ -113,15 +124,22 @@ def _similar(name: str, names: list[str]) -> str:
     return f"; {len(found)} names contain it: {', '.join(map(repr, found[:5]))}{more}"
 
 
+def _as_id(name: str) -> int:
+    """The id a text may stand for where it is no name: `7` or `id:7`; -1 for none."""
+    digits = name.removeprefix("id:")
+    return int(digits) if digits.isdecimal() else -1
+
+
 def _by_name(graph: Graph, names: list[str]) -> NDArray[np.int64]:
     """By the nodes' own names; where the graph has none, texts of digits are ids."""
     if graph.names is None:
+        names = [name.removeprefix("id:") for name in names]
         wrong = next((name for name in names if not name.strip().isdecimal()), None)
         if wrong is not None:
             raise GraphError(f"there is no node named {wrong!r}: the nodes have no names, give ids")
         return find_nodes(graph, np.asarray([int(name) for name in names]))
     places = {str(name): place for place, name in enumerate(graph.names)}
-    found = [places.get(name, int(name) if name.isdecimal() else -1) for name in names]  # a number may be an id
+    found = [places.get(name, _as_id(name)) for name in names]
     missing = next((name for name, place in zip(names, found, strict=True) if place < 0), None)
     if missing is not None:
         raise GraphError(f"there is no node named {missing!r}{_similar(missing, list(places))}")

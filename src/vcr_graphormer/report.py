@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from .criteria import COLUMNS, measure_criteria, same_label_neighbours
 from .distances import hop_distances
-from .explain import KINDS_OF_TOKEN, Looked, output_names
+from .explain import KINDS_OF_TOKEN, Looked, label_text, output_names
 from .inference import Progress
 from .metrics import decide
 from .rewiring import Transfer, estimate_transfer, mass_transfer, stored_connections
@@ -26,7 +26,8 @@ from .split import PARTS
 from .storage import read_json, replace_file
 
 SAMPLE = 2000  # nodes in the explorer: for PubMed's lists about 1 MB of the page
-_MEASURED = 300  # nodes the criteria, faithfulness and rewiring are measured on
+_EVEN, _MEASURED, _REWIRED = 1000, 300, 100  # nodes for averages, for criteria and faithfulness, for the rewiring
+_MOST_VISITS = 2_000_000  # arcs followed for the distances of one node of the explorer
 EXACT_ARCS = 3_000_000  # up to which PageRank is computed exactly
 
 
@@ -38,16 +39,20 @@ def write_report(run: Run, file: Path | None = None, sample: int = SAMPLE, progr
     return path
 
 
-def write_explanation(run: Run, node: int, file: Path) -> Path:
-    """Write the page of one node: the node and, one click away, the nodes among its tokens."""
+def write_explanation(run: Run, node: int, file: Path, output: Any = None) -> Path:
+    """Write the page of one node: the node and, one click away, the nodes among its tokens.
+
+    `output`: the class that is explained, for all of them; default: what each is predicted as.
+    """
     looked = run.look(np.array([node]))
     ids = looked.ids[0][looked.shown[0]]
     others = np.unique(ids[(ids >= 0) & (ids < run.graph.num_nodes) & (ids != node)])
     nodes = np.concatenate([[node], others])
     data = {
-        "title": f"{_dataset(run)}, node {node}",
+        "title": f"{_dataset(run)}, node {node}" + ("" if output is None else f": what speaks for {output}"),
+        "task": run.task,
         "classes": _classes(run),
-        "explorer": _explorer(run, run.look(nodes)),
+        "explorer": _explorer(run, run.look(nodes, output)),
         "transfer": describe_rewiring(run, node),
     }
     with replace_file(Path(file)) as temporary:
@@ -115,28 +120,38 @@ def collect(run: Run, sample: int = SAMPLE, seed: int = 0, progress: Progress | 
     metrics = run.metrics
     random = np.random.default_rng(seed)
     predicted = run.predict(progress=progress).probabilities
+    # The explorer favours wrong nodes; what is averaged comes from nodes drawn evenly.
     looked = run.look(_choose(run, predicted, sample, random), progress=progress)
-    measured = _sample(run.split.test, _MEASURED, random)
+    even = run.look(_sample(np.arange(run.graph.num_nodes), _EVEN, random), progress=progress)
+    measured = _sample(run.split.test if len(run.split.test) else even.nodes, _MEASURED, random)
     data: dict[str, Any] = {
         "title": _dataset(run),
         "created": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         "headline": {key: metrics.get(key) for key in ("metric", *PARTS, "seed", "epochs", "best_epoch")}
         | {"scores": metrics["scores"]["test"]},
-        "reproduce": [f"vcr-graphormer train --config {shlex.quote(str(run.path / 'config.toml'))} --out again"],
+        "reproduce": [_command(run)],
         "versions": metrics.get("versions"),
         "graph": _graph(run),
         "config": {name: asdict(getattr(run.config, name)) for name in ("tokens", "model", "training")},
         "history": {key: [row[key] for row in run.history] for key in ("epoch", "loss", "val_loss", "val")},
         "classes": _classes(run),
-        "kinds": _kinds(looked),
-        "effects": _effects(run, looked),
+        "task": run.task,
+        "averaged": len(even.nodes),
+        "kinds": _kinds(even),
+        "effects": _effects(run, even),
         "faithfulness": run.faithfulness(run.look(measured, progress=progress)),
-        "rewiring": _rewiring(run, measured, progress),
+        "rewiring": _rewiring(run, _sample(measured, _REWIRED, random), progress),
         "criteria": _criteria(run, measured),
         "stages": _stages(run),
-        "explorer": _explorer(run, looked),
+        "explorer": _explorer(run, looked, _wrong(run, predicted)),
     }
     return data | _correctness(run, predicted)
+
+
+def _command(run: Run) -> str:
+    """Train again from what the run folder holds: its graph may have come from anywhere."""
+    code = f"run = vcr.Run.open({str(run.path)!r}); vcr.train(run.graph, run.split, run.config, out='again')"
+    return f'python -c "import vcr_graphormer as vcr; {code}"'
 
 
 def _dataset(run: Run) -> str:
@@ -151,16 +166,22 @@ def _sample(nodes: NDArray[np.int64], count: int, random: np.random.Generator) -
     return np.sort(nodes if len(nodes) <= count else random.choice(nodes, count, replace=False))
 
 
+def _wrong(run: Run, predicted: Any) -> NDArray[np.int64] | None:
+    """Test nodes whose class was not found; None where there are no classes."""
+    if run.task != "classification" or run.graph.labels is None:
+        return None
+    labels = np.asarray(run.graph.labels)[run.split.test]
+    wrong: NDArray[np.int64] = run.split.test[(decide(predicted[run.split.test], run.task) != labels) & (labels >= 0)]
+    return wrong
+
+
 def _choose(run: Run, predicted: Any, count: int, random: np.random.Generator) -> NDArray[np.int64]:
     """Nodes of the explorer: all where they fit; otherwise the wrong ones of the test part first, half at most."""
     total = run.graph.num_nodes
     if total <= count:
         return np.arange(total)
-    wrong = np.empty(0, dtype=np.int64)
-    if run.task == "classification" and run.graph.labels is not None:
-        test = run.split.test
-        wrong = test[decide(predicted, run.task)[test] != np.asarray(run.graph.labels)[test]]
-        wrong = _sample(wrong, count // 2, random)
+    found = _wrong(run, predicted)
+    wrong = _sample(np.empty(0, dtype=np.int64) if found is None else found, count // 2, random)
     others = np.setdiff1d(np.arange(total), wrong)
     return np.union1d(wrong, _sample(others, count - len(wrong), random))
 
@@ -204,7 +225,7 @@ def _kinds(looked: Looked) -> list[dict[str, Any]]:
                 {
                     "kind": kind,
                     "tokens": float(shown.sum(1).mean()),
-                    "attention": float(looked.attention[:, chosen].sum(1).mean()),
+                    "attention": float(looked.attention[:, chosen].sum(1).mean()) if looked.attends else None,
                     "effect": float(np.abs(looked.effect[:, chosen])[shown].mean()),
                 }
             )
@@ -234,7 +255,8 @@ def _by_kind(looked: Looked, rows: NDArray[np.bool_]) -> dict[str, Any]:
         shown = looked.shown[rows][:, chosen]
         if shown.any():
             found[kind] = float(np.abs(looked.effect[rows][:, chosen])[shown].mean())
-            found["attention"][kind] = float(looked.attention[rows][:, chosen].sum(1).mean())
+            if looked.attends:
+                found["attention"][kind] = float(looked.attention[rows][:, chosen].sum(1).mean())
     return found
 
 
@@ -242,7 +264,6 @@ def _rewiring(run: Run, nodes: NDArray[np.int64], progress: Progress | None) -> 
     """The mass that super nodes move, for nodes of the sample: exactly where the graph is small, estimated anywhere."""
     found: dict[str, Any] = {}
     graph, restart = run.graph, run.config.tokens.restart
-    nodes = nodes[:100]
     kinds = stored_connections(run.store)
     for number, (kind, connections) in enumerate(kinds.items(), start=1):
         estimate = estimate_transfer(graph, connections, nodes, restart)
@@ -280,8 +301,8 @@ def _stages(run: Run) -> list[dict[str, Any]]:
     return rows + [{"name": name, "seconds": value} for name, value in timings.items() if name != "tokenize"]
 
 
-def _explorer(run: Run, looked: Looked) -> dict[str, Any]:
-    """The token lists of the sample as packed arrays."""
+def _explorer(run: Run, looked: Looked, wrong: NDArray[np.int64] | None = None) -> dict[str, Any]:
+    """The token lists of the sample as packed arrays. `wrong`: all wrong test nodes, in the sample or not."""
     graph, nodes = run.graph, looked.nodes
     total = graph.num_nodes
     part = np.zeros(total, dtype=np.uint8)
@@ -298,19 +319,20 @@ def _explorer(run: Run, looked: Looked) -> dict[str, Any]:
     counts = np.bincount(looked.kinds, minlength=4)
     packed: dict[str, Callable[[], NDArray[Any]]] = {
         "nodes": lambda: nodes.astype("<i4"),
-        "predicted": lambda: looked.column.astype("<i2"),
+        "predicted": lambda: looked.predicted.astype("<i2"),
         "label": lambda: labels[nodes].astype("<i2"),
         "part": lambda: part[nodes],
-        "confidence": lambda: looked.explained.astype("<f4"),
+        "confidence": lambda: looked.outputs.max(1).astype("<f4"),
         "ids": lambda: looked.ids.astype("<i4"),
         "shown": lambda: looked.shown.astype(np.uint8),
         "score": lambda: looked.scores.astype("<f4"),
         "attention": lambda: looked.attention.astype("<f4"),
         "readout": lambda: looked.readout.astype("<f4"),
         "effect": lambda: looked.effect.astype("<f4"),
-        "distance": lambda: np.minimum(hop_distances(graph, nodes, looked.ids), 127).astype(np.int8),
+        "distance": lambda: np.minimum(hop_distances(graph, nodes, looked.ids, _MOST_VISITS), 127).astype(np.int8),
         "token_label": lambda: token_label.astype("<i2"),
     }
+    texts = [label_text(graph, int(node)) for node in nodes] if run.task == "multilabel" else None
     if run.task == "regression":  # the first target: its value instead of a class
         for name in ("predicted", "label", "confidence", "token_label"):
             del packed[name]
@@ -321,7 +343,9 @@ def _explorer(run: Run, looked: Looked) -> dict[str, Any]:
     return {
         "total": total,
         "sampled": len(nodes) < total,
-        "hint": f"vcr-graphormer explain {shlex.quote(str(run.path))} --node N --html node.html",
+        "hint": f"vcr-graphormer explain {shlex.quote(str(run.path))} --node id:N --html node.html",
+        "wrong": None if wrong is None else len(wrong),
+        "label_text": texts,
         "layout": {kind: int(counts[place]) for place, kind in enumerate(KINDS_OF_TOKEN) if place},
         "names": None if graph.names is None else {str(node): str(graph.names[node]) for node in mentioned.tolist()},
         **{name: base64.b64encode(make().tobytes()).decode() for name, make in packed.items()},

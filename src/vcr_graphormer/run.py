@@ -24,7 +24,7 @@ from .inference import Progress, choose_micro_batch, choose_precision, compute
 from .inputs import find_device, make_inputs
 from .metrics import METRICS_OF_TASK, decide, measure, probabilities
 from .model import VCRGraphormer
-from .predictions import Predictions, find_nodes
+from .predictions import Predictions, find_node, find_nodes
 from .rewiring import Transfer, mass_transfer, stored_connections
 from .split import PARTS, Split
 from .storage import read_json
@@ -104,6 +104,10 @@ class Run:
     @cached_property
     def graph(self) -> Graph:
         """The graph it was trained on."""
+        if not (self.path / self.about["graph"]).is_dir():
+            raise StoreError(
+                f"the graph of {self.path} is missing: {self.path / self.about['graph']} was moved or deleted"
+            )
         graph = Graph.open(self.path / self.about["graph"])
         if graph.fingerprint != self.about["fingerprint"]:
             raise StoreError(f"{graph.folder} is another graph than the one {self.path} was trained on")
@@ -122,6 +126,10 @@ class Run:
     @cached_property
     def store(self) -> TokenStore:
         """The token lists."""
+        if not self.tokens_folder.is_dir():
+            raise StoreError(
+                f"{self.path} has no token store: {self.tokens_folder} is missing. Bring it back, or train again"
+            )
         return TokenStore.open(self.tokens_folder)
 
     @property
@@ -216,26 +224,47 @@ class Run:
 
         `output` explains another class (its name or number) than the predicted one.
         """
-        chosen = find_nodes(self.graph, node)
-        if len(chosen) != 1:
-            raise ConfigError(f"explain takes one node, not {len(chosen)}; look takes many")
+        chosen = find_node(self.graph, node)
         return describe(self.graph, self.look(chosen, output), 0, self.split.train, self.task)
 
     def look(self, nodes: Any = None, output: Any = None, progress: Progress | None = None) -> Looked:
         """Attention, readout weight and effect of every token of some nodes, as arrays; default: all nodes."""
         chosen = find_nodes(self.graph, nodes)
         column = None if output is None else find_output(self.graph, self.about["num_outputs"], output)
-        return look(self.model, self.inputs, chosen, self.task, self.lists_at_once, column, self.scale, progress)
+        means = self.store.super_features("structure")
+        supers = 0 if means is None else len(means)
+        exact = self._exact
+        return look(
+            exact.model, exact.inputs, chosen, self.task, self.lists_at_once, column, self.scale, supers, progress
+        )
 
     def faithfulness(self, looked: Looked, most: int = 8, seed: int = 0) -> dict[str, list[float]]:
         """How the explained output falls as tokens are hidden: by effect, by attention, at random."""
-        return faithfulness(self.model, self.inputs, looked, self.task, most, seed, self.scale)
+        exact = self._exact
+        return faithfulness(exact.model, exact.inputs, looked, self.task, self.lists_at_once, most, seed, self.scale)
+
+    @cached_property
+    def _exact(self) -> Run:
+        """The same run in float32: of effects of 1e-4, bfloat16 would show rounding."""
+        if self.precision == torch.float32:
+            return self
+        exact = replace(self, config=replace(self.config, training=replace(self.config.training, precision="float32")))
+        shared = {name: getattr(self, name) for name in ("graph", "store", "split")}
+        exact.__dict__.update(shared)
+        return exact
 
     def rewiring(self, nodes: Any, k: int = 10) -> dict[str, list[Transfer]]:
-        """What the super nodes of each kind do to the PageRank of some nodes, exactly (Theorem 2)."""
+        """What the super nodes of each kind do to the PageRank of some nodes, exactly (Theorem 2).
+
+        As in the token lists, a training node's own edge to its label's super node is left out where that was asked.
+        """
         chosen, restart = find_nodes(self.graph, nodes), self.config.tokens.restart
-        kinds = stored_connections(self.store)
-        return {kind: mass_transfer(self.graph, made, chosen, restart, k) for kind, made in kinds.items()}
+        found = {}
+        for kind, made in stored_connections(self.store).items():
+            by_label = kind == "content" and self.store.config["content"] == "labels"
+            leave_out = by_label and bool(self.store.config["leave_own_label_out"])
+            found[kind] = mass_transfer(self.graph, made, chosen, restart, k, leave_out)
+        return found
 
     @property
     def lists_at_once(self) -> int:

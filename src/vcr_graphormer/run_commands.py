@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .errors import ConfigError, StoreError
+from .errors import ConfigError
 from .options import (
     ConfigFile,
     DataRoot,
@@ -21,6 +21,7 @@ from .options import (
     Settings,
     Threads,
     Variant,
+    check_output,
     read_config,
     read_nodes,
     say_error,
@@ -170,7 +171,7 @@ def predict(
 
     opened = Run.open(run, device)
     opened.check_finished()
-    _check_output(out, (".csv", ".npz"))
+    check_output(out, (".csv", ".npz"))
     with StageProgress() as progress:
         found = opened.predict(read_nodes(nodes), progress)
     if out is None:
@@ -192,18 +193,8 @@ def embed(
 
     opened = Run.open(run, device)
     opened.check_finished()
-    _check_output(out, (".npy",))
+    check_output(out, (".npy",))
     with StageProgress() as progress:
         vectors = opened.embed(read_nodes(nodes), progress)
     write_array(out, vectors)
     typer.echo(f"{vectors.shape[0]:,} vectors of {vectors.shape[1]} numbers written to {out}")
-
-
-def _check_output(file: Path | None, endings: tuple[str, ...]) -> None:
-    """Refuse before the work, not after."""
-    if file is None:
-        return
-    if file.suffix not in endings:
-        raise ConfigError(f"{file} must end in {' or '.join(endings)}")
-    if file.exists():
-        raise StoreError(f"{file} exists: choose another name or delete it")

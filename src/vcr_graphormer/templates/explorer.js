@@ -53,7 +53,7 @@ function openNodes(packed, classes) {
   const about = (row) => ({
     row, id: arrays.nodes[row], name: names[arrays.nodes[row]] ?? null,
     predictedNumber: arrays.predicted?.[row], predicted: className(arrays.predicted?.[row]),
-    label: className(arrays.label?.[row]), part: PARTS[arrays.part?.[row]] ?? null,
+    label: packed.label_text?.[row] ?? className(arrays.label?.[row]), part: PARTS[arrays.part?.[row]] ?? null,
     confidence: arrays.confidence?.[row], value: arrays.value?.[row], target: arrays.target?.[row],
     wrong: isKnown(row) && arrays.label[row] !== arrays.predicted[row],
     right: isKnown(row) && arrays.label[row] === arrays.predicted[row],
@@ -206,8 +206,8 @@ function graphLegend(tokens) {
   const longer = { hop: "hop (features of all nodes that far)", super: "super node" };
   const entries = kindsOf(present).map((kind) => ({ ...kind, name: longer[kind.name] ?? kind.name }));
   return [legendOf(entries), make("p", { class: "note" },
-    "Rings: distance in hops. Wider line: more attention. Stronger fill: larger effect; dashed outline: the token lowers " +
-    "the predicted probability. Text inside: training label, bold where it is the predicted class. Bars in the table " +
+    "Rings: distance in hops. Wider line: more attention. Stronger fill: larger effect; dashed outline: the effect is " +
+    "negative. Text inside: training label, bold where it is the predicted class. Bars in the table " +
     "compare the tokens other than the node itself.")];
 }
 
@@ -424,7 +424,7 @@ function explorerSection(data) {
   const { list, items } = wrongList(nodes, go);
 
   const hashNode = () => /^#node=(\d+)$/.exec(location.hash)?.[1];
-  const commandFor = (id) => (hint ? command(hint.replace(/--node N\b/, `--node ${id}`)) : null);
+  const commandFor = (id) => (hint ? command(hint.replace(/id:N\b/, `id:${id}`)) : null);
 
   // Going somewhere means changing the address; the change itself then shows the node. So the browser's own Back works.
   function go(id) {
@@ -540,8 +540,8 @@ function explorerSection(data) {
   }
 
   const explorer = make("div", { class: "explorer" },
-    make("p", {}, "Why a node was classified as it was: every token of its list with the attention it gets and its effect, " +
-      "the change of the predicted probability when it is hidden. Click a token to walk to it."),
+    make("p", {}, "Why a node got its prediction: every token of its list with the attention it gets and its effect, by " +
+      `how much the ${quantityOf(data)} falls when the token is hidden. Click a token to walk to it.`),
     sampled || nodes.count < nodes.total ? make("p", { class: "note" },
       `${counted(nodes.count)} of ${counted(nodes.total)} nodes are in this page${hint ? "; for any other: " : "."}`,
       hint ? make("code", {}, hint) : null) : null,
@@ -552,7 +552,9 @@ function explorerSection(data) {
     message, make("div", { "aria-live": "polite" }, title, verdict),
     make("div", { class: "walk" }, make("div", {}, graph, legend), tokensBox),
     nodes.wrong.length ? [
-      make("h3", {}, `Wrongly classified test nodes: ${counted(nodes.wrong.length)}`),
+      make("h3", {}, `Wrongly classified test nodes: ${counted(nodes.wrong.length)}${
+        known(data.explorer.wrong) && data.explorer.wrong > nodes.wrong.length
+          ? ` of ${counted(data.explorer.wrong)} are in this page` : ""}`),
       make("p", { class: "note" }, "True class → predicted class, the most confident first",
         nodes.wrong.length > WRONG_SHOWN ? `; the first ${WRONG_SHOWN}` : "", ". Arrow keys move in the list."),
       list,

@@ -11,7 +11,12 @@ const kindsOf = (names) => names.filter((name) => KINDS[name]).map((name) => ({ 
 const filledList = (list) => Array.isArray(list) && list.length > 0;
 const listed = (texts) => (texts.length < 2 ? texts.join("") : `${texts.slice(0, -1).join(", ")} and ${texts.at(-1)}`);
 
-function headlineSection({ headline, reproduce, graph, versions, config }) {
+// What is explained: the probability of a class or label, or a value.
+const quantityOf = ({ task }) => (task === "regression" ? "predicted value" : "predicted probability");
+
+const outputWord = (task) => ({ regression: "targets", multilabel: "labels" }[task] ?? "classes");
+
+function headlineSection({ headline, reproduce, graph, versions, config, task }) {
   const parts = [];
   if (headline) {
     const { metric } = headline;
@@ -34,7 +39,7 @@ function headlineSection({ headline, reproduce, graph, versions, config }) {
       known(graph.nodes) ? `${counted(graph.nodes)} nodes` : "",
       known(graph.edges) ? `${counted(graph.edges)} ${graph.directed ? "directed " : ""}edges` : "",
       known(graph.features) ? `${counted(graph.features)} features` : "",
-      known(graph.classes) ? `${counted(graph.classes)} classes` : "",
+      known(graph.classes) ? `${counted(graph.classes)} ${outputWord(task)}` : "",
       known(graph.homophily) ? `${percent(graph.homophily)} of edges join nodes of the same class` : "",
     ].filter(Boolean);
     if (facts.length) parts.push(make("p", {}, `The graph: ${facts.join(", ")}.`));
@@ -183,14 +188,15 @@ function calibrationSection({ calibration }) {
     }))];
 }
 
-function compositionSection({ kinds, effects }) {
+function compositionSection(data) {
+  const { kinds, effects, averaged } = data;
   const figures = [];
   const dots = [];
   if (filledList(kinds)) {
     const panels = [
       ["tokens", "Tokens per list", plain, "The mean number of tokens of each kind in a list."],
       ["attention", "Attention", percent, "The share of all attention that tokens of this kind receive."],
-      ["effect", "Effect", plain, "How much hiding one token changes the predicted probability, on average, up or down."],
+      ["effect", "Effect", plain, `How much hiding one token changes the ${quantityOf(data)}, on average, up or down.`],
     ];
     for (const [key, title, text, note] of panels) {
       const rows = kinds.filter((kind) => known(kind[key]))
@@ -218,7 +224,8 @@ function compositionSection({ kinds, effects }) {
     }));
   }
   const rows = [figures, dots].filter(filledList).map((row) => make("div", { class: "figures" }, row));
-  return rows.length ? rows : null;
+  const drawn = known(averaged) ? make("p", {}, `Averages over ${counted(averaged)} nodes, drawn evenly from the graph.`) : null;
+  return rows.length ? [drawn, ...rows] : null;
 }
 
 // Beside the effects that are drawn: how many nodes, and the shares of attention.
@@ -231,8 +238,10 @@ function effectTable(key, rows, kinds) {
       ...(attention ? kinds.map((kind) => percent(row.attention?.[kind])) : [])]));
 }
 
-function faithfulnessSection({ faithfulness }) {
+function faithfulnessSection(data) {
+  const { faithfulness, task } = data;
   if (!faithfulness) return null;
+  const quantity = task === "regression" ? "value" : "probability";
   const series = [["largest effect first", "effect"], ["most attention first", "attention"], ["in random order", "random"]]
     .filter(([, key]) => filledList(faithfulness[key]))
     .map(([name, key], place) => ({ name, values: faithfulness[key], ...SERIES_STYLES[place] }));
@@ -242,9 +251,9 @@ function faithfulnessSection({ faithfulness }) {
   return [make("p", {}, "Tokens are hidden one after the other: the faster a curve falls, the better its order names the " +
     "tokens the prediction rests on."),
     make("div", { class: "figures one" }, figure({
-      title: "Probability after hiding tokens", legend: legendOf(series),
-      paint: lineChart({ at, series, acrossName: "tokens hidden", upName: "mean probability",
-        label: `Mean probability of the predicted class after hiding up to ${at.length - 1} tokens: ${listed(told)}.` }),
+      title: `What is left of the ${quantityOf(data)}`, legend: legendOf(series),
+      paint: lineChart({ at, series, acrossName: "tokens hidden", upName: `mean ${quantity}`,
+        label: `Mean ${quantityOf(data)} after hiding up to ${at.length - 1} tokens: ${listed(told)}.` }),
       numbers: () => table(["tokens hidden", ...series.map(({ name }) => name)], at.map((place) =>
         [String(place), ...series.map(({ values }) => plain(values[place]))])),
     }))];
@@ -253,15 +262,15 @@ function faithfulnessSection({ faithfulness }) {
 function rewiringSection({ rewiring }) {
   if (!rewiring) return null;
   const figures = ["structure", "content"].filter((kind) => filledList(rewiring[kind]?.histogram?.counts)).map((kind) => {
-    const { histogram: { edges, counts }, nodes, mean, estimate_mean: estimate, to_supers: toSupers } = rewiring[kind];
+    const { histogram: { edges, counts }, nodes, mean, to_supers: toSupers } = rewiring[kind];
     const { elsewhere, estimate_elsewhere: estimateElsewhere } = rewiring[kind];
     const facts = [
       known(nodes) ? `${counted(nodes)} nodes` : "",
       known(toSupers) ? `${plain(toSupers)} of the mass goes to the super nodes themselves` : "",
       known(elsewhere) ? `nodes other than the source lose ${plain(elsewhere)}` : "",
-      known(estimateElsewhere) ? `by estimate, nodes other than the source lose ${plain(estimateElsewhere)}` : "",
+      known(estimateElsewhere) ? `from the two rankings at least ${plain(estimateElsewhere)} of that can be seen` : "",
     ].filter(Boolean);
-    const rules = [{ name: "mean", at: mean }, { name: "estimated mean", at: estimate, dash: "4 3" }]
+    const rules = [{ name: "mean", at: mean }]
       .filter(({ at }) => known(at))
       .map((rule) => ({ ...rule, name: `${rule.name} ${plain(rule.at)}`, ink: "plain-ink" }));
     const told = rules.map(({ name }) => name).join(", ");
@@ -269,7 +278,7 @@ function rewiringSection({ rewiring }) {
       note: facts.length ? `${facts.join("; ")}.` : null, legend: legendOf(rules),
       title: `${kind[0].toUpperCase()}${kind.slice(1)}-aware connections`,
       paint: histogramChart({ edges, counts, ink: KINDS[kind].ink, rules,
-        acrossName: known(mean) ? "probability mass moved" : "probability mass moved, by estimate",
+        acrossName: known(mean) ? "probability mass moved" : "mass lost by nodes other than the source, by estimate",
         label: `Probability mass moved by the ${kind}-aware virtual connections, per node${told ? `: ${told}` : ""}.` }),
       numbers: () => table(["mass moved", "nodes"], counts.map((count, place) =>
         [`${plain(edges[place])} to ${plain(edges[place + 1])}`, counted(count)]), { caption: told }),
@@ -304,7 +313,7 @@ const CRITERIA = {
   neighbourhood: ["share", "of a node's direct neighbours, the share that is in its list: local topology"],
   clusters: ["share", "of the clusters of the graph, the share that a list reaches: global topology"],
   "beyond two hops": ["share", "of the tokens, the share that is more than two hops away: long range"],
-  "same label": ["share", "of the tokens that are nodes, the share with the node's own class: heterophily"],
+  "same label": ["share", "of the tokens (of an aggregate: of its weight), the share with the node's own class: heterophily"],
   "edge visits": ["count", "edges looked at to make all lists"],
   seconds: ["seconds", "time to make all lists"],
   bytes: ["bytes", "size of all lists"],
