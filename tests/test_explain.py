@@ -11,17 +11,12 @@ import torch
 
 import vcr_graphormer as vcr
 from tests import naive
+from tests.runs import CONFIG
 from tests.test_model import CONTENT, FEATURES, HOPS, NODES, SMALL, STRUCTURE, make_inputs, make_model
 from vcr_graphormer import ConfigError, Graph, Run, VCRError
 from vcr_graphormer.explain import faithfulness, find_output, look
 from vcr_graphormer.model import VCRGraphormer
 from vcr_graphormer.settings import READOUTS
-
-CONFIG = vcr.Config(
-    tokens=vcr.TokenConfig(hops=2, clusters=4, structure_tokens=3, content_tokens=3),
-    model=vcr.ModelConfig(hidden_channels=16, heads=2),
-    training=vcr.TrainConfig(epochs=3, batch_size=64, warmup_steps=5, learning_rate=0.01),
-)
 
 
 def softmax(logits: Any) -> Any:

@@ -9,12 +9,7 @@ import pytest
 
 import vcr_graphormer as vcr
 from tests.command import run as command
-
-CONFIG = vcr.Config(
-    tokens=vcr.TokenConfig(hops=2, clusters=4, structure_tokens=3, content_tokens=3),
-    model=vcr.ModelConfig(hidden_channels=16, heads=2),
-    training=vcr.TrainConfig(epochs=2, batch_size=64, warmup_steps=5, learning_rate=0.01),
-)
+from tests.runs import CONFIG
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +30,9 @@ def test_a_node(folder: Path, tmp_path: Path) -> None:
     assert (found["node"], found["explained"]) == (5, "a[b]")
     assert set(found["rewiring"]) == {"structure", "content"}
     assert len(found["rewiring"]["structure"]["brightened"]) == 5
+    for row in found["rewiring"].values():
+        assert row["estimated_scores"] == pytest.approx(row["exact_scores"], abs=1e-5)
+        assert row["largest_error"] < 1e-5  # so small a graph is ranked exactly
     assert found["rewiring"]["structure"]["brightened"][0]["name"].startswith("n")
     page = tmp_path / "node.html"
     assert f"written: {page}" in command("explain", str(folder), "--node", "5", "--html", str(page)).replace("\n", "")

@@ -11,14 +11,10 @@ import numpy as np
 import pytest
 
 import vcr_graphormer as vcr
+from tests.runs import CONFIG
 from vcr_graphormer import Graph, Run
 from vcr_graphormer.report import collect, render, summarize, write_explanation, write_report
 
-CONFIG = vcr.Config(
-    tokens=vcr.TokenConfig(hops=2, clusters=4, structure_tokens=3, content_tokens=3),
-    model=vcr.ModelConfig(hidden_channels=16, heads=2),
-    training=vcr.TrainConfig(epochs=3, batch_size=64, warmup_steps=5, learning_rate=0.01),
-)
 EVIL = "</script><script>alert(1)</script>"
 
 

@@ -16,6 +16,7 @@ import pytest
 from numpy.typing import ArrayLike
 
 import vcr_graphormer as vcr
+from tests.runs import CONFIG
 from vcr_graphormer.report import collect, render, write_explanation
 
 if TYPE_CHECKING:
@@ -524,13 +525,6 @@ def test_two_thousand_nodes_of_twenty_classes(visit: "Visit") -> None:
     page = visit(data)
     page.wait_for_selector(".graph .token")
     assert page.locator(".graph .token").count() >= 30
-
-
-CONFIG = vcr.Config(
-    tokens=vcr.TokenConfig(hops=2, clusters=4, structure_tokens=3, content_tokens=3),
-    model=vcr.ModelConfig(hidden_channels=16, heads=2),
-    training=vcr.TrainConfig(epochs=3, batch_size=64, warmup_steps=5, learning_rate=0.01),
-)
 
 
 def test_a_real_run(visit: "Visit", tmp_path: Path) -> None:

@@ -9,13 +9,8 @@ import numpy as np
 import pytest
 
 import vcr_graphormer as vcr
-from vcr_graphormer import Config, ConfigError, Graph, GraphError, Run, Split, StoreError
-
-CONFIG = Config(
-    tokens=vcr.TokenConfig(hops=2, clusters=4, structure_tokens=3, content_tokens=3),
-    model=vcr.ModelConfig(hidden_channels=16, heads=2),
-    training=vcr.TrainConfig(epochs=3, batch_size=64, warmup_steps=5, learning_rate=0.01),
-)
+from tests.runs import CONFIG
+from vcr_graphormer import ConfigError, Graph, GraphError, Run, Split, StoreError
 
 
 @pytest.fixture(scope="module")

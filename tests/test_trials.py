@@ -9,14 +9,9 @@ import pytest
 import torch
 
 import vcr_graphormer as vcr
-from vcr_graphormer import Config, Graph, Split
+from tests.runs import CONFIG
+from vcr_graphormer import Graph, Split
 from vcr_graphormer.trials import Workbench
-
-CONFIG = Config(
-    tokens=vcr.TokenConfig(hops=2, clusters=4, structure_tokens=3, content_tokens=3),
-    model=vcr.ModelConfig(hidden_channels=16, heads=2),
-    training=vcr.TrainConfig(epochs=3, batch_size=64, warmup_steps=5, learning_rate=0.01),
-)
 
 
 @pytest.fixture(scope="module")

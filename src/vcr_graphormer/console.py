@@ -164,7 +164,8 @@ def print_rewiring(moved: dict[str, dict[str, Any]]) -> None:
     for kind, row in moved.items():
         text = (
             f"{kind} connections move {row['moved']:.3f} of its PageRank, {row['to_supers']:.3f} of it to super nodes\n"
-            f"  brightened: {names(row['brightened'], '+')}\n  faded: {names(row['faded'], '-')}"
+            f"  brightened: {names(row['brightened'], '+')}\n  faded: {names(row['faded'], '-')}\n"
+            f"  scores of its {kind} tokens: estimated to within {row['largest_error']:.1e} of the exact ones"
         )
         Console(width=None if sys.stdout.isatty() else 140).print(escape(text), highlight=False)
 

@@ -71,7 +71,12 @@ def describe_rewiring(run: Run, node: int, k: int = 5) -> dict[str, Any]:
     """What the super nodes do to one node's PageRank, by kind; empty where the graph is too large to do it exactly."""
     if run.graph.num_arcs > EXACT_ARCS:  # it would take longer than all the rest
         return {}
-    return {kind: _transfer(run, found[0]) for kind, found in run.rewiring(node, k).items()}
+    found = {kind: _transfer(run, part[0]) for kind, part in run.rewiring(node, k).items()}
+    for kind, exact in run.exact_scores(node).items():
+        stored = np.asarray(run.store.scores(kind)[node])[: len(exact)].astype(np.float64)
+        found[kind] |= {"exact_scores": exact.tolist(), "estimated_scores": stored.tolist()}
+        found[kind]["largest_error"] = float(np.abs(exact - stored).max()) if len(exact) else 0.0
+    return found
 
 
 def _transfer(run: Run, transfer: Transfer) -> dict[str, Any]:

@@ -77,11 +77,16 @@ def mass_transfer(
         for row, node in enumerate(part.tolist()):
             after = rewired[row]
             if leave_out and connections.assignment[node] >= 0:
-                assignment = connections.assignment.copy()
-                assignment[node] = -1
-                after = exact_pagerank(graph, Connections(assignment, connections.count), node, restart)
+                after = exact_pagerank(graph, without_own_edge(connections, node), node, restart)
             found.append(_transfer(node, plain[row], after, k))
     return found
+
+
+def without_own_edge(connections: Connections, node: int) -> Connections:
+    """The same super nodes, one node no longer a member of any."""
+    assignment = connections.assignment.copy()
+    assignment[node] = -1
+    return Connections(assignment, connections.count)
 
 
 def _transfer(node: int, plain: NDArray[np.float64], rewired: NDArray[np.float64], k: int) -> Transfer:

@@ -295,7 +295,7 @@ function transferSection({ transfer }) {
   if (kinds.length === 0) return null;
   const text = ({ node, name }) => (name === null ? String(node) : `${node} ${name}`);
   return kinds.map((kind) => {
-    const { moved, to_supers: toSupers, brightened, faded } = transfer[kind];
+    const { moved, to_supers: toSupers, brightened, faded, largest_error: error } = transfer[kind];
     const rows = Array.from({ length: Math.max(brightened.length, faded.length) }, (_, place) => {
       const [gains, loses] = [brightened[place], faded[place]];
       return [gains ? text(gains) : MISSING, gains ? `+${plain(gains.amount)}` : "", loses ? text(loses) : MISSING,
@@ -303,7 +303,8 @@ function transferSection({ transfer }) {
     });
     return make("div", {}, make("h3", {}, `${kind[0].toUpperCase()}${kind.slice(1)}-aware connections`),
       make("p", {}, `They move ${plain(moved)} of the PageRank of this node, ${plain(toSupers)} of it to the super nodes ` +
-        "themselves. The nodes that gain and lose most:"),
+        `themselves.${known(error) ? ` The scores of its tokens were estimated to within ${error.toExponential(1)} of the ` +
+          "exact ones." : ""} The nodes that gain and lose most:`),
       scrolling(`Nodes that ${kind}-aware connections brighten and fade`,
         table(["brightened", "by", "faded", "by"], rows)));
   });
