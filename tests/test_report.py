@@ -13,7 +13,8 @@ import pytest
 import vcr_graphormer as vcr
 from tests.runs import CONFIG
 from vcr_graphormer import Graph, Run
-from vcr_graphormer.report import collect, render, summarize, write_explanation, write_report
+from vcr_graphormer.inspection import describe_rewiring
+from vcr_graphormer.report import collect, render, write_explanation, write_report
 
 EVIL = "</script><script>alert(1)</script>"
 
@@ -37,7 +38,7 @@ def run(graph: Graph, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture(scope="module")
 def data(run: Run) -> dict[str, Any]:
-    return collect(run, sample=60)
+    return collect(run, nodes=60)
 
 
 def test_numbers_are_those_of_the_run(run: Run, data: dict[str, Any]) -> None:
@@ -104,17 +105,11 @@ def test_the_page_asks_for_nothing(data: dict[str, Any]) -> None:
 
 
 def test_files(run: Run, tmp_path: Path) -> None:
-    page = write_report(run, sample=20)
+    page = write_report(run, nodes=20)
     assert page == run.path / "report.html"
-    other = write_explanation(run, 3, tmp_path / "node.html")
+    other = write_explanation(run, 3, describe_rewiring(run, 3), tmp_path / "node.html")
     assert '"title":"generated, node 3"' in other.read_text()
     assert page.stat().st_size < 200_000
-
-
-def test_summary_of_a_run(run: Run) -> None:
-    found = summarize(run, 40)
-    assert found["nodes"] == 40
-    assert {row["name"] for row in found["effects"]["class"]} <= {"a", "b", "c"}
 
 
 def test_other_tasks(tmp_path: Path) -> None:
@@ -124,7 +119,7 @@ def test_other_tasks(tmp_path: Path) -> None:
     graph = Graph.from_scipy(plain.to_scipy(), features=plain.features, labels=wanted, task="regression")
     split = vcr.Split(np.arange(40), np.arange(40, 60), np.arange(60, 80))
     run = vcr.train(graph, split, CONFIG, tmp_path / "run", device="cpu")
-    data = collect(run, sample=30)
+    data = collect(run, nodes=30)
     assert "confusion" not in data
     assert data["headline"]["metric"] == "rmse"
     assert "<!doctype html>" in render(data).lower()

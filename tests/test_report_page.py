@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 import vcr_graphormer as vcr
 from tests.runs import CONFIG
+from vcr_graphormer.inspection import describe_rewiring
 from vcr_graphormer.report import collect, render, write_explanation
 
 if TYPE_CHECKING:
@@ -543,7 +544,7 @@ def test_the_page_of_one_node(visit: "Visit", tmp_path: Path) -> None:
     plain = vcr.generate(nodes=150, edges=600, classes=3, features=8, homophily=0.8, seed=0)
     graph = replace(plain, names=np.array([EVIL if node == 7 else f"n{node}" for node in range(150)]))
     run = vcr.train(graph, vcr.Split.random(graph.labels, seed=0), CONFIG, tmp_path / "run", device="cpu")
-    text = write_explanation(run, 7, tmp_path / "node.html").read_text()
+    text = write_explanation(run, 7, describe_rewiring(run, 7), tmp_path / "node.html").read_text()
     start = text.index(">", text.index('id="data"')) + 1
     page = visit(json.loads(text[start : text.index("</script>", start)]))
     body = page.inner_text("body")

@@ -269,19 +269,12 @@ def faithfulness(
     return {name: (total / max(1, len(looked.nodes))).tolist() for name, total in sums.items()}
 
 
-def describe(
-    graph: Graph,
-    looked: Looked,
-    row: int,
-    train: NDArray[np.int64],
-    task: Task,
-    distances: NDArray[np.int32] | None = None,
-) -> Explanation:
+def describe(graph: Graph, looked: Looked, row: int, train: NDArray[np.int64], task: Task) -> Explanation:
     """One row of what was looked at in words: names, distances, training labels."""
     node = int(looked.nodes[row])
-    if distances is None:
-        distances = hop_distances(graph, looked.nodes[row : row + 1], looked.ids[row : row + 1])[0]
+    distances = hop_distances(graph, looked.nodes[row : row + 1], looked.ids[row : row + 1])[0]
     is_train = np.isin(looked.ids[row], train)
+    attends = looked.attends
     tokens = []
     for place in np.flatnonzero(looked.shown[row]):
         kind, token = int(looked.kinds[place]), int(looked.ids[row, place])
@@ -297,7 +290,7 @@ def describe(
                 distance=int(place) if kind == 1 else int(distances[place]) if distances[place] >= 0 else None,
                 # The target's own label is no input of its own prediction and is not shown as one.
                 label=label_text(graph, token) if is_node and is_train[place] and place > 0 else None,
-                attention=float(looked.attention[row, place]) if looked.attends else None,
+                attention=float(looked.attention[row, place]) if attends else None,
                 readout=float(looked.readout[row, place]),
                 effect=float(looked.effect[row, place]),
             )

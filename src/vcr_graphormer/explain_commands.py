@@ -26,7 +26,8 @@ def explain(
 ) -> None:
     """Show which tokens a prediction rests on: score, distance, attention, and effect when the token is hidden."""
     from .console import StageProgress, print_explanation, print_kinds, print_rewiring
-    from .report import describe_rewiring, summarize, write_explanation
+    from .inspection import describe_rewiring, summarize
+    from .report import write_explanation
     from .run import Run
 
     check_output(html, (".html",))
@@ -52,7 +53,7 @@ def explain(
         print_explanation(explanation)
         print_rewiring(moved)
     if html is not None:
-        typer.echo(f"written: {write_explanation(opened, explanation.node, html, output)}", err=as_json)
+        typer.echo(f"written: {write_explanation(opened, explanation.node, moved, html, output)}", err=as_json)
 
 
 def report(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .connections import Connections
 from .graph import Graph
-from .pagerank import Ranker
+from .pagerank import Ranking
 from .store import KINDS, TokenStore
 from .walks import exact_pagerank
 
@@ -34,6 +34,8 @@ class Transfer:
         The ordinary nodes that gain most, and how much.
     faded, losses : [k]
         Those that lose most, and how much.
+    scores : float64
+        r̃ of the node's tokens, to compare a ranking's estimates with; empty unless asked for.
     """
 
     node: int
@@ -44,6 +46,7 @@ class Transfer:
     gains: NDArray[np.float64]
     faded: NDArray[np.int64]
     losses: NDArray[np.float64]
+    scores: NDArray[np.float64]
 
 
 def stored_connections(store: TokenStore) -> dict[str, Connections]:
@@ -64,10 +67,16 @@ def mass_transfer(
     restart: float = 0.15,
     k: int = 10,
     leave_out: bool = False,
+    tokens: NDArray[np.int32] | None = None,
 ) -> list[Transfer]:
     """The exact change of PageRank for some nodes, to 1e-10, at about 140 passes over the edges.
 
-    `leave_out`: without a source's own edge to its super node, as in leave-own-label-out rankings.
+    Parameters
+    ----------
+    leave_out
+        Without a source's own edge to its super node, as in leave-own-label-out rankings.
+    tokens
+        Ids [m, k] whose exact scores are wanted; negative ones are left out.
     """
     found = []
     for start in range(0, len(nodes), _AT_ONCE):
@@ -77,19 +86,17 @@ def mass_transfer(
         for row, node in enumerate(part.tolist()):
             after = rewired[row]
             if leave_out and connections.assignment[node] >= 0:
-                after = exact_pagerank(graph, without_own_edge(connections, node), node, restart)
-            found.append(_transfer(node, plain[row], after, k))
+                assignment = connections.assignment.copy()
+                assignment[node] = -1
+                after = exact_pagerank(graph, Connections(assignment, connections.count), node, restart)
+            ids = np.empty(0, dtype=np.int32) if tokens is None else tokens[start + row]
+            found.append(_transfer(node, plain[row], after, k, ids[ids >= 0]))
     return found
 
 
-def without_own_edge(connections: Connections, node: int) -> Connections:
-    """The same super nodes, one node no longer a member of any."""
-    assignment = connections.assignment.copy()
-    assignment[node] = -1
-    return Connections(assignment, connections.count)
-
-
-def _transfer(node: int, plain: NDArray[np.float64], rewired: NDArray[np.float64], k: int) -> Transfer:
+def _transfer(
+    node: int, plain: NDArray[np.float64], rewired: NDArray[np.float64], k: int, tokens: NDArray[np.int32]
+) -> Transfer:
     change = rewired[: len(plain)] - plain
     losses = np.maximum(-change, 0)
     order = np.argsort(change, kind="stable")
@@ -104,30 +111,23 @@ def _transfer(node: int, plain: NDArray[np.float64], rewired: NDArray[np.float64
         change[brightened],
         faded,
         -change[faded],
+        rewired[tokens],
     )
 
 
-def estimate_transfer(
-    graph: Graph,
-    connections: Connections,
-    nodes: NDArray[np.int64],
-    restart: float = 0.15,
-    k: int = 100,
-    coarse: NDArray[np.int32] | None = None,
-) -> NDArray[np.float64]:
-    """Estimate `Transfer.elsewhere` from two rankings of length k, for graphs where the exact way takes too long.
+def estimate_transfer(plain: Ranking, rewired: Ranking) -> NDArray[np.float64]:
+    """Estimate `Transfer.elsewhere` from rankings without and with super nodes, where the exact way takes too long.
 
     Of a faded node that is no longer in the rewired list only a bound is known, the last score of that list: the
     estimate is a lower one.
     """
-    plain, rewired = (Ranker.prepare(graph, chosen, restart, coarse).rank(nodes, k) for chosen in (None, connections))
-    moved = np.zeros(len(nodes))
-    for row in range(len(nodes)):
+    moved = np.zeros(len(plain.ids))
+    for row in range(len(moved)):
         before, after = plain.ids[row], rewired.ids[row]
         before, scores = before[before >= 0], plain.scores[row][before >= 0].astype(np.float64)
         after, new_scores = after[after >= 0], rewired.scores[row][after >= 0].astype(np.float64)
         # Where the whole reach fits into the list, a node that is not in it has no score at all.
-        bound = new_scores[-1] if len(after) == k else 0.0
+        bound = new_scores[-1] if len(after) == rewired.ids.shape[1] else 0.0
         known = dict(zip(after.tolist(), new_scores.tolist(), strict=True))
         now = np.array([known.get(node, bound) for node in before.tolist()])
         moved[row] = np.maximum(scores - now, 0).sum()

@@ -25,11 +25,10 @@ from .inputs import find_device, make_inputs
 from .metrics import METRICS_OF_TASK, decide, measure, probabilities
 from .model import VCRGraphormer
 from .predictions import Predictions, find_node, find_nodes
-from .rewiring import Transfer, mass_transfer, stored_connections, without_own_edge
+from .rewiring import Transfer, mass_transfer, stored_connections
 from .split import PARTS, Split
 from .storage import read_json
 from .store import TokenStore
-from .walks import exact_pagerank
 
 RUN_FILE = "run.json"
 RUN_VERSION = 1
@@ -260,23 +259,13 @@ class Run:
         As in the token lists, a training node's own edge to its label's super node is left out where that was asked.
         """
         chosen, restart = find_nodes(self.graph, nodes), self.config.tokens.restart
+        by_label = self.store.config["content"] == "labels" and bool(self.store.config["leave_own_label_out"])
         return {
-            kind: mass_transfer(self.graph, made, chosen, restart, k, self._leaves_out(kind))
+            kind: mass_transfer(
+                self.graph, made, chosen, restart, k, kind == "content" and by_label, self.store.ids(kind)[chosen]
+            )
             for kind, made in stored_connections(self.store).items()
         }
-
-    def _leaves_out(self, kind: str) -> bool:
-        by_label = kind == "content" and self.store.config["content"] == "labels"
-        return by_label and bool(self.store.config["leave_own_label_out"])
-
-    def exact_scores(self, node: int) -> dict[str, NDArray[np.float64]]:
-        """The exact PageRank of one node's tokens by kind, to compare the stored estimates with."""
-        found = {}
-        for kind, made in stored_connections(self.store).items():
-            used = without_own_edge(made, node) if self._leaves_out(kind) else made
-            ids = np.asarray(self.store.ids(kind)[node])
-            found[kind] = exact_pagerank(self.graph, used, node, self.config.tokens.restart)[ids[ids >= 0]]
-        return found
 
     @property
     def lists_at_once(self) -> int:

@@ -52,17 +52,16 @@ def by_degree(degrees: NDArray[np.int64], right: NDArray[np.bool_]) -> list[Slic
     >>> [(part.name, part.count) for part in by_degree(np.array([0, 1, 3, 9]), np.ones(4, bool))]
     [('0', 1), ('1', 1), ('2 to 3', 1), ('8 to 15', 1)]
     """
+    return [_slice(name, right[chosen]) for name, chosen in degree_groups(degrees)]
+
+
+def degree_groups(degrees: NDArray[np.int64]) -> list[tuple[str, NDArray[np.bool_]]]:
+    """Ranges of doubling degree that have a node, by name, and which nodes are in them."""
+    levels = np.unique(np.floor(np.log2(degrees[degrees > 0])).astype(int)).tolist()
+    ranges = [(0, 0)] * bool((degrees == 0).any()) + [(2**level, 2 ** (level + 1) - 1) for level in levels]
     return [
-        _slice(str(low) if high == low else f"{low} to {high}", right[(degrees >= low) & (degrees <= high)])
-        for low, high in degree_ranges(degrees)
+        (str(low) if low == high else f"{low} to {high}", (degrees >= low) & (degrees <= high)) for low, high in ranges
     ]
-
-
-def degree_ranges(degrees: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """First and last degree of each slice that has a node."""
-    levels = np.unique(np.floor(np.log2(np.maximum(degrees[degrees > 0], 1))).astype(int))
-    none = [(0, 0)] if (degrees == 0).any() else []
-    return none + [(2**level, 2 ** (level + 1) - 1) for level in levels.tolist()]
 
 
 def by_homophily(shares: NDArray[np.float64], right: NDArray[np.bool_]) -> list[Slice]:
