@@ -179,7 +179,7 @@ def answer(name: str, graph_name: str, root: str, device: str, seeds: int, folde
     study = STUDIES[name]
     base = variant_config(graph_name, study.variant)
     graph = load(graph_name, root, base.data.directed)
-    benches = {False: Workbench(graph, find_device(device)), True: RandomContent(graph, find_device(device))}
+    benches: dict[bool, Workbench] = {}  # each holds the features: made when a row asks for it
     file = folder / f"{name}-{graph_name}.json"
     found = read_json(file)["rows"] if file.is_file() else []
     about = {"study": name, "graph": graph_name, "variant": study.variant, "command": this_command()}
@@ -194,6 +194,10 @@ def answer(name: str, graph_name: str, root: str, device: str, seeds: int, folde
             continue
         if same and name == "extensions":
             continue
+        if row.random_content not in benches:
+            benches[row.random_content] = (RandomContent if row.random_content else Workbench)(
+                graph, find_device(device)
+            )
         val, test = [], []
         for seed in range(seeds):
             split = choose_split(graph_name, graph, "A", seed, root)

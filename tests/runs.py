@@ -1,4 +1,8 @@
-"""A small run that many tests train: seconds at most."""
+"""A small graph and settings that many tests train on: seconds at most."""
+
+from dataclasses import replace
+
+import numpy as np
 
 import vcr_graphormer as vcr
 
@@ -7,3 +11,10 @@ CONFIG = vcr.Config(
     model=vcr.ModelConfig(hidden_channels=16, heads=2),
     training=vcr.TrainConfig(epochs=3, batch_size=64, warmup_steps=5, learning_rate=0.01),
 )
+
+
+def named_graph(seventh: str = "n7") -> vcr.Graph:
+    """150 nodes n0, n1 … of classes a, b and c; one node may have a name of its own."""
+    plain = vcr.generate(nodes=150, edges=600, classes=3, features=8, homophily=0.8, seed=0)
+    names = np.array([seventh if node == 7 else f"n{node}" for node in range(150)])
+    return replace(plain, names=names, class_names=("a", "b", "c"))

@@ -11,7 +11,7 @@ import torch
 
 import vcr_graphormer as vcr
 from tests import naive
-from tests.runs import CONFIG
+from tests.runs import CONFIG, named_graph
 from tests.test_model import CONTENT, FEATURES, HOPS, NODES, SMALL, STRUCTURE, make_inputs, make_model
 from vcr_graphormer import ConfigError, Graph, Run, VCRError
 from vcr_graphormer.explain import faithfulness, find_output, look
@@ -103,8 +103,7 @@ def test_hiding_equals_hiding_one_after_the_other() -> None:
 
 @pytest.fixture(scope="module")
 def graph() -> Graph:
-    plain = vcr.generate(nodes=150, edges=600, classes=3, features=8, homophily=0.8, seed=0)
-    return replace(plain, names=np.array([f"n{i}" for i in range(150)]), class_names=("a", "b", "c"))
+    return named_graph()
 
 
 @pytest.fixture(scope="module")

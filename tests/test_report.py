@@ -3,7 +3,6 @@
 import base64
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 
 import vcr_graphormer as vcr
-from tests.runs import CONFIG
+from tests.runs import CONFIG, named_graph
 from vcr_graphormer import Graph, Run
 from vcr_graphormer.inspection import describe_rewiring
 from vcr_graphormer.report import collect, render, write_explanation, write_report
@@ -25,9 +24,7 @@ def unpack(text: str, kind: str) -> Any:
 
 @pytest.fixture(scope="module")
 def graph() -> Graph:
-    plain = vcr.generate(nodes=150, edges=600, classes=3, features=8, homophily=0.8, seed=0)
-    names = np.array([EVIL if i == 7 else f"n{i}" for i in range(150)])
-    return replace(plain, names=names, class_names=("a", "b", "c"))
+    return named_graph(EVIL)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import ArrayLike
 
 import vcr_graphormer as vcr
-from tests.runs import CONFIG
+from tests.runs import CONFIG, named_graph
 from vcr_graphormer.inspection import describe_rewiring
 from vcr_graphormer.report import collect, render, write_explanation
 
@@ -529,9 +529,7 @@ def test_two_thousand_nodes_of_twenty_classes(visit: "Visit") -> None:
 
 
 def test_a_real_run(visit: "Visit", tmp_path: Path) -> None:
-    plain = vcr.generate(nodes=150, edges=600, classes=3, features=8, homophily=0.8, seed=0)
-    names = np.array([EVIL if node == 7 else f"n{node}" for node in range(150)])
-    graph = replace(plain, names=names, class_names=("a", "b", EVIL.upper()))
+    graph = replace(named_graph(EVIL), class_names=("a", "b", EVIL.upper()))
     split = vcr.Split.random(graph.labels, seed=0)
     run = vcr.train(graph, split, CONFIG, tmp_path / "run", device="cpu")
     page = visit(collect(run), fragment="#node=7")
@@ -541,8 +539,7 @@ def test_a_real_run(visit: "Visit", tmp_path: Path) -> None:
 
 
 def test_the_page_of_one_node(visit: "Visit", tmp_path: Path) -> None:
-    plain = vcr.generate(nodes=150, edges=600, classes=3, features=8, homophily=0.8, seed=0)
-    graph = replace(plain, names=np.array([EVIL if node == 7 else f"n{node}" for node in range(150)]))
+    graph = named_graph(EVIL)
     run = vcr.train(graph, vcr.Split.random(graph.labels, seed=0), CONFIG, tmp_path / "run", device="cpu")
     text = write_explanation(run, 7, describe_rewiring(run, 7), tmp_path / "node.html").read_text()
     start = text.index(">", text.index('id="data"')) + 1

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 import vcr_graphormer as vcr
-from tests.runs import CONFIG
+from tests.runs import CONFIG, named_graph
 from vcr_graphormer import ConfigError, Graph, GraphError, Run, Split, StoreError
 
 
 @pytest.fixture(scope="module")
 def graph() -> Graph:
-    plain = vcr.generate(nodes=150, edges=600, classes=3, features=8, homophily=0.8, seed=0)
-    return replace(plain, names=np.array([f"n{i}" for i in range(150)]), class_names=("a", "b", "c"))
+    return named_graph()
 
 
 @pytest.fixture(scope="module")

@@ -80,7 +80,8 @@ class Record:
         """Keep one run."""
         run = {"seed": seed, "val": val, "test": test, "seconds": round(seconds, 2), **more}
         # Runs added later, by other versions than the first ones, say so themselves.
-        run |= {"versions": versions()} if versions() != self.content["versions"] else {}
+        if (now := versions()) != self.content["versions"]:
+            run["versions"] = now
         self.content["runs"] = sorted([*self.content["runs"], run], key=lambda row: int(row["seed"]))
         write_json(self.file, self.content)
         return run
