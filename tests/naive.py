@@ -219,3 +219,23 @@ def label_hops(graph: Graph, known: np.ndarray, count: int, self_loops: bool) ->
         rows = [sum(power[u, w] * known[w] for w in range(len(known)) if w != u) for u in range(len(known))]
         result.append(np.array([row + np.zeros(known.shape[1]) for row in rows]))
     return result
+
+
+def join_neighbours(graph: Graph, order: list[int], largest: int, passes: int) -> list[int]:
+    """Label propagation with a largest size, by dictionaries: heaviest label with room, own first, then as met."""
+    label = list(range(graph.num_nodes))
+    for _ in range(passes):
+        moved = 0
+        for u in order:
+            heard: dict[int, int] = {}
+            for v in graph.indices[graph.indptr[u] : graph.indptr[u + 1]].tolist():
+                heard[label[v]] = heard.get(label[v], 0) + 1
+            best = label[u]
+            for other, times in heard.items():
+                if times > heard.get(best, 0) and label.count(other) < largest:
+                    best = other
+            moved += best != label[u]
+            label[u] = best
+        if moved * 200 < graph.num_nodes:
+            break
+    return label

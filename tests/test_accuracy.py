@@ -23,6 +23,14 @@ def write(folder: Path, dataset: str, variant: str, values: list[float], protoco
         record.add(seed, 0.5, values[seed], 1.234)
 
 
+def test_an_option_younger_than_a_result_had_its_default(tmp_path: Path) -> None:
+    about = {"dataset": "Photo", "protocol": "A", "variant": "default", "metric": "accuracy"}
+    Record(tmp_path, about, {"tokens": {"hops": 2}}).add(0, 0.5, 0.9, 1.0)
+    assert Record(tmp_path, about, {"tokens": {"hops": 2, "partitioner": "metis"}}).missing([0]) == []
+    with pytest.raises(StoreError, match="was made with other settings"):
+        Record(tmp_path, about, {"tokens": {"hops": 2, "partitioner": "propagation"}})
+
+
 def test_record_keeps_runs_and_refuses_other_settings(tmp_path: Path) -> None:
     write(tmp_path, "Photo", "default", [0.9, 0.8])
     content = json.loads((tmp_path / "Photo-A-default.json").read_text())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vcr_graphormer.accuracy import variant_config
+from vcr_graphormer.accuracy import variant_config, with_defaults
 from vcr_graphormer.presets import VARIANTS
 from vcr_graphormer.standings import accuracy_table, not_measured, read_results
 
@@ -74,5 +74,5 @@ def test_presets_are_those_behind_the_results() -> None:
             for section in ("tokens", "model", "training"):
                 settings = asdict(getattr(config, section))
                 settings.pop("seed") if section == "training" else None
-                assert row["config"][section] == settings, (row["dataset"], row["variant"])
+                assert with_defaults(row["config"])[section] == settings, (row["dataset"], row["variant"])
             assert row["config"]["data"] == {"directed": config.data.directed}

@@ -54,6 +54,12 @@ def this_command() -> str:
     return " ".join([words[0], shlex.join(words[1:])])
 
 
+def with_defaults(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of an older result, completed: an option younger than the result had its default."""
+    default = _settings(Config())
+    return settings | {name: default[name] | settings[name] for name in default.keys() & settings.keys()}
+
+
 class Record:
     """The file of one dataset, protocol and variant: its runs by seed, written after each one."""
 
@@ -65,7 +71,7 @@ class Record:
         found: dict[str, Any] = {}
         if self.file.is_file() and not force:
             found = read_json(self.file)
-            if found.get("config") != settings:
+            if with_defaults(found.get("config", {})) != with_defaults(settings):
                 raise StoreError(f"{self.file} was made with other settings: choose another folder, or --force")
             runs = found["runs"]
         made = found if runs else {"command": this_command(), "versions": versions()}

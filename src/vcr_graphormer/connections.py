@@ -10,8 +10,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .arrays import check_features, to_numpy, to_whole_numbers
-from .errors import ConfigError, GraphError
+from .errors import ConfigError, GraphError, unknown_name
 from .graph import Graph
+from .partition import partition
+
+PARTITIONERS = ("metis", "propagation")
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,10 +66,13 @@ def no_connections(num_nodes: int) -> Connections:
     return Connections(np.full(num_nodes, -1, dtype=np.int32), 0)
 
 
-def structure_connections(graph: Graph, count: int, seed: int = 0, recursive: bool = False) -> Connections:
+def structure_connections(
+    graph: Graph, count: int, seed: int = 0, recursive: bool = False, partitioner: str = "metis"
+) -> Connections:
     """One super node per METIS cluster of the graph (made undirected); every node is connected. None for a count of 0.
 
     `recursive` bisects again and again instead of METIS's k-way scheme: faster for many clusters, cut a little more.
+    The `partitioner` propagation needs memory for the nodes only, where METIS needs 60 bytes per arc.
 
     >>> from vcr_graphormer import Graph
     >>> structure_connections(Graph.from_edges([[0, 1, 3, 4], [1, 2, 4, 5]], num_nodes=6), count=2).sizes.tolist()
@@ -75,9 +81,13 @@ def structure_connections(graph: Graph, count: int, seed: int = 0, recursive: bo
     if isinstance(count, int) and count == 0 and not isinstance(count, bool):
         return no_connections(graph.num_nodes)
     _check_count(count, "clusters", graph.num_nodes)
+    if partitioner not in PARTITIONERS:
+        raise unknown_name("partitioner", str(partitioner), PARTITIONERS)
     if count in (1, graph.num_nodes) or graph.num_arcs == 0:
         # METIS has nothing to decide here, and fails on some of these.
         return Connections((np.arange(graph.num_nodes) % count).astype(np.int32), count)
+    if partitioner == "propagation":
+        return Connections(partition(graph, count, seed), count)
     import pymetis
 
     adjacency = graph.to_scipy()

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .arrays import Array, Features, check_seed
+from .connections import PARTITIONERS
 from .errors import ConfigError, GraphError, StoreError, unknown_name
 from .graph import Graph
 from .hops import check_hops
@@ -31,6 +32,9 @@ class TokenConfig:
     hops: int = field(default=3, metadata={"help": "hop tokens P X … P^L X (the paper's L)"})
     clusters: int = field(
         default=10, metadata={"help": "METIS clusters, one super node each (s̄); 0 ranks on the graph as it is"}
+    )
+    partitioner: str = field(
+        default="metis", metadata={"help": "who makes clusters: metis, or propagation, which needs no memory per edge"}
     )
     structure_tokens: int = field(default=8, metadata={"help": "structure-aware neighbours (k̄)"})
     content_tokens: int = field(default=8, metadata={"help": "content-aware neighbours (k̂)"})
@@ -63,6 +67,7 @@ class TokenConfig:
         check_tolerance(self.tolerance)
         check_seed(self.seed)
         choices = {
+            "partitioner": PARTITIONERS,
             "content": ("auto", "labels", "features"),
             "super_tokens": ("drop", "mean"),
             "score_type": ("float32", "float16"),

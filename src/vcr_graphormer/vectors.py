@@ -43,11 +43,11 @@ MOST_HUBS = 256
 TINY = 1e-30
 
 
-def coarse_clusters(graph: Graph, seed: int = 0) -> NDArray[np.int32]:
-    """METIS clusters for the second level: √n of them, between 100 and 512 so that M stays in a cache."""
+def coarse_clusters(graph: Graph, seed: int = 0, partitioner: str = "metis") -> NDArray[np.int32]:
+    """Clusters for the second level: √n of them, between 100 and 512 so that M stays in a cache."""
     count = max(1, int(min(max(np.sqrt(graph.num_nodes), 100), 512, graph.num_nodes // 16)))
     # Recursive bisection is as good here as METIS's k-way scheme and takes less than half the time.
-    return structure_connections(graph, count, seed, recursive=True).assignment
+    return structure_connections(graph, count, seed, recursive=True, partitioner=partitioner).assignment
 
 
 def make_arcs(graph: Graph) -> Arcs:

@@ -1,0 +1,161 @@
+"""The whole pipeline on a generated graph of Amazon2M's shape: open, METIS, rankings, hops, store, training steps.
+
+    python benchmarks/scale.py --sizes 0.01 0.1 1          results/scale.json; the last takes half an hour on two cores
+
+2.45 million nodes and 61.9 million edges at size 1, 100 features, 47 classes; s̄ = 300, k̄ = k̂ = 5, L = 10, width 512,
+batches of 2,000: the authors' settings. Each size runs in a process of its own, so that its peak memory is its own.
+Steps are measured with the files cold (dropped from the page cache) and warm, against the same steps on batches that
+lie ready in memory: the ratio says what reading costs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from common import print_table, write_result
+
+import vcr_graphormer as vcr
+from vcr_graphormer.config import load_config
+from vcr_graphormer.measure import peak_memory, reset_peak_memory
+from vcr_graphormer.training import Examples, Trainer
+
+NODES, EDGES, FEATURES, CLASSES = 2_449_029, 61_859_140, 100, 47
+RANKINGS = ("structure vectors", "structure ranking", "content vectors", "content ranking")
+
+
+def make_graph(size: float, folder: Path, seed: int = 0) -> None:
+    """Draw and save the graph: communities of about 1,000 nodes, four of five edges inside."""
+    nodes, edges = round(NODES * size), round(EDGES * size)
+    graph = vcr.generate(
+        nodes,
+        edges,
+        classes=CLASSES,
+        communities=max(CLASSES, nodes // 1000),
+        features=FEATURES,
+        homophily=0.8,
+        seed=seed,
+    )
+    graph.save(folder, overwrite=True)
+
+
+def measure(size: float, folder: Path, steps: int, threads: int | None) -> dict[str, Any]:
+    """One row: seconds and peak memory of every stage, then of training."""
+    start = time.perf_counter()
+    graph = vcr.Graph.open(folder / "graph")
+    split = vcr.Split.random(graph.labels, 0.6, 0.2, seed=0)
+    config = load_config(options={"data": {"dataset": "Amazon2M"}}, variant="paper")
+    before = {"nodes": graph.num_nodes, "edges": graph.num_edges, "open": time.perf_counter() - start}
+    store = vcr.tokenize(graph, split.train, config.tokens, folder / "tokens", threads, progress=_say)
+    row: dict[str, Any] = {"size": size, **before, "before training": time.perf_counter() - start}
+    stages = json.loads((store.path / "stages.json").read_text())
+    row |= {name: stage["seconds"] for name, stage in stages.items()}
+    row["both rankings"] = sum(stages[name]["seconds"] for name in RANKINGS)
+    row["visits per node"] = sum(stages[name]["visits"] for name in RANKINGS) / graph.num_nodes
+    row["peak gigabytes"] = max(stage["peak_bytes"] for stage in stages.values()) / 1e9
+    row["peak gigabytes by stage"] = {name: stage["peak_bytes"] / 1e9 for name, stage in stages.items()}
+    row["store gigabytes"] = store.num_bytes / 1e9
+    return row | train(graph, split, store, config, steps)
+
+
+def train(graph: vcr.Graph, split: vcr.Split, store: vcr.TokenStore, config: vcr.Config, steps: int) -> dict[str, Any]:
+    """Milliseconds of a step on batches from the store, cold and warm, and on batches at hand."""
+    reset_peak_memory()
+    device = torch.device("cpu")
+    inputs = vcr.make_inputs(graph, store, config.model, split.train, device, streamed=True)
+    structure = int(store.ids("structure").shape[1])
+    torch.manual_seed(0)
+    model = vcr.VCRGraphormer(config.model, graph.num_features, graph.num_classes, store.num_hops, structure)
+    labels = np.asarray(graph.labels)
+    train_part, val_part = (Examples(part, labels[part]) for part in (split.train, split.val))
+    trainer = Trainer(model, inputs, train_part, val_part, "classification", config.training)
+    model.train()
+    size = config.training.batch_size
+    order = np.random.default_rng(0).permutation(split.train)
+    parts = [torch.from_numpy(order[i * size : (i + 1) * size]) for i in range(2 * steps + 2)]
+    parts = [part for part in parts if len(part) == size]
+    steps = (len(parts) - 2) // 2
+    wanted = [torch.from_numpy(labels[part.numpy()]) for part in parts]
+
+    def run(chosen: slice, batches: Iterator[Any]) -> float:
+        begin = time.perf_counter()
+        for part, label, batch in zip(parts[chosen], wanted[chosen], batches, strict=True):
+            trainer.advance(part, label, batch)
+        return 1000 * (time.perf_counter() - begin) / len(parts[chosen])
+
+    def streamed(chosen: slice) -> Iterator[Any]:
+        return inputs.batches(torch.cat(parts[chosen]), size)
+
+    run(slice(0, 2), streamed(slice(0, 2)))  # warm up
+    forget(graph, store)
+    cold, warm = slice(2, 2 + steps), slice(2 + steps, 2 + 2 * steps)
+    row = {"step ms, files cold": run(cold, streamed(cold)), "step ms, files warm": run(warm, streamed(warm))}
+    ready = [inputs.batch(part) for part in parts[warm]]
+    row["step ms, nothing to read"] = run(warm, iter(ready))
+    begin = time.perf_counter()
+    for part in parts[cold]:
+        inputs.batch(part)
+    row["read ms"] = 1000 * (time.perf_counter() - begin) / steps
+    row["training peak gigabytes"] = peak_memory() / 1e9
+    return row
+
+
+def forget(graph: vcr.Graph, store: vcr.TokenStore) -> None:
+    """Drop the files from the page cache."""
+    folders = [store.path, *([graph.folder] if graph.folder else [])]
+    for file in (file for folder in folders for file in folder.glob("*.npy")):
+        with file.open("rb") as handle:
+            os.fsync(handle.fileno())
+            os.posix_fadvise(handle.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def _say(stage: str, done: int, total: int) -> None:
+    if done == total or done % max(1, total // 4) == 0:
+        print(f"  {time.strftime('%H:%M:%S')} {stage} {done}/{total}", flush=True)
+
+
+def in_a_process(work: Any, *arguments: Any) -> Any:
+    """Run it in a fresh process, so that its memory is its own."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(work, arguments)
+
+
+def main() -> None:
+    """Run the sizes one after the other; each replaces its row."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=float, nargs="+", default=(0.01, 0.1, 1.0))
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--folder", type=Path, default=Path("data/scale"), help="for graph and store (15 GB at size 1)")
+    parser.add_argument("--keep", action="store_true", help="keep graph and store")
+    parser.add_argument("--out", type=Path, default=Path("results/scale.json"))
+    arguments = parser.parse_args()
+    rows: dict[float, dict[str, Any]] = {}
+    if arguments.out.is_file():
+        rows = {row["size"]: row for row in json.loads(arguments.out.read_text())["rows"]}
+    for size in arguments.sizes:
+        folder = arguments.folder / f"{size:g}"
+        shutil.rmtree(folder / "tokens", ignore_errors=True)
+        if not (folder / "graph" / "manifest.json").is_file():
+            print(f"size {size:g}: draw the graph", flush=True)
+            in_a_process(make_graph, size, folder / "graph")
+        print(f"size {size:g}: measure", flush=True)
+        rows[size] = in_a_process(measure, size, folder, arguments.steps, arguments.threads)
+        if not arguments.keep:
+            shutil.rmtree(folder)
+        measured = {key: value for key, value in rows[size].items() if not isinstance(value, dict)}
+        print_table([{"what": key, "value": value} for key, value in measured.items()])
+        write_result(arguments.out, {"rows": [rows[key] for key in sorted(rows)]})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Balanced clusters of graphs too large for METIS: label propagation shrinks the graph, METIS cuts what is left.
+
+METIS keeps several copies of the graph, some 50 bytes per arc. Here nodes first join clusters by what most of their
+neighbours have joined, up to a size (Meyerhenke, Sanders and Schulz, 2014): that reads the arcs where they lie, in a
+memory map if need be, and keeps a few numbers per node. METIS then divides the graph of these small clusters.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+from numpy.typing import NDArray
+
+from .graph import Graph
+
+PASSES = 8
+SLACK = 1.03  # how much larger than the mean a cluster may become; METIS allows as much
+PIECES = 32  # small clusters per wanted one, at least: enough for METIS to balance them
+
+
+def partition(graph: Graph, count: int, seed: int = 0) -> NDArray[np.int32]:
+    """Divide the nodes into `count` clusters of similar size, few edges between them; direction is ignored.
+
+    A node of a directed graph looks at those it points to only.
+    """
+    weights = np.empty(0, dtype=np.float32) if graph.weights is None else np.asarray(graph.weights)
+    indptr, indices = np.asarray(graph.indptr), np.asarray(graph.indices)
+    largest = max(1, graph.num_nodes // (PIECES * count))
+    order = np.random.default_rng(seed).permutation(graph.num_nodes).astype(np.int32)
+    alone = np.arange(graph.num_nodes, dtype=np.int32)
+    labels = join_neighbours(indptr, indices, weights, order, alone, largest, PASSES)
+    _, piece, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    piece = piece.astype(np.int32)
+    members = np.argsort(piece, kind="stable").astype(np.int32)
+    starts, others, between = contract(indptr, indices, weights, piece, members, len(sizes))
+    clusters = divide(starts, others, between, sizes, count, seed)[piece]
+    # A piece lies in one cluster as a whole; single nodes at its border may be better off next door.
+    most = max(int(SLACK * graph.num_nodes / count), int(np.bincount(clusters).max()))
+    refined: NDArray[np.int32] = join_neighbours(indptr, indices, weights, order, clusters, most, PASSES)
+    return refined
+
+
+def divide(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    weights: NDArray[np.float32],
+    sizes: NDArray[np.int64],
+    count: int,
+    seed: int,
+) -> NDArray[np.int32]:
+    """METIS on a small weighted graph whose nodes stand for `sizes` nodes each."""
+    import pymetis
+    import scipy.sparse as sp
+
+    pieces = len(sizes)
+    if count >= pieces or not len(indices):
+        return (np.arange(pieces) % count).astype(np.int32)
+    matrix = sp.csr_matrix((weights, indices, indptr), shape=(pieces, pieces))
+    matrix = matrix + matrix.T  # arcs of a directed graph; METIS aborts the interpreter on an asymmetric matrix
+    whole = np.maximum(1, np.rint(matrix.data * min(1.0, 1e6 / matrix.data.max()))).astype(np.int64)
+    csr = pymetis.CSRAdjacency(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64))
+    options = pymetis.Options(seed=int(seed) + 1)
+    _, parts = pymetis.part_graph(count, adjacency=csr, eweights=whole, vweights=sizes, options=options)
+    return np.asarray(parts, dtype=np.int32)
+
+
+@nb.njit(nogil=True, cache=True)
+def join_neighbours(indptr: Any, indices: Any, weights: Any, order: Any, start: Any, largest: int, passes: int) -> Any:
+    """Label [n] of every node: each in its turn takes the label heaviest among its neighbours that has room.
+
+    Its own label wins a tie, then the one met first. Ends early when hardly anyone moves.
+    """
+    num_nodes = len(indptr) - 1
+    label, size = start.copy(), np.zeros(num_nodes, np.int32)
+    heard, met = np.zeros(num_nodes, np.float32), np.empty(num_nodes, np.int32)
+    for u in range(num_nodes):
+        size[label[u]] += 1
+    for _ in range(passes):
+        moved = 0
+        for place in range(num_nodes):
+            u = order[place]
+            own, count = label[u], 0
+            for e in range(indptr[u], indptr[u + 1]):
+                other = label[indices[e]]
+                if heard[other] == 0.0:
+                    met[count] = other
+                    count += 1
+                heard[other] += weights[e] if len(weights) else np.float32(1.0)
+            best, most = own, heard[own]
+            for i in range(count):
+                other = met[i]
+                if heard[other] > most and size[other] < largest:
+                    best, most = other, heard[other]
+                heard[other] = 0.0
+            if best != own:
+                size[own] -= 1
+                size[best] += 1
+                label[u] = best
+                moved += 1
+        if moved * 200 < num_nodes:
+            break
+    return label
+
+
+@nb.njit(nogil=True, cache=True)
+def contract(indptr: Any, indices: Any, weights: Any, piece: Any, members: Any, pieces: int) -> Any:
+    """The graph of the pieces as CSR: weight of the arcs from one to another. `members`: nodes sorted by piece."""
+    heard, met = np.zeros(pieces, np.float32), np.empty(pieces, np.int32)
+    starts = np.zeros(pieces + 1, np.int64)
+    room = max(1024, len(indices) // 16)
+    found, amount = np.empty(room, np.int32), np.empty(room, np.float32)
+    total, place = 0, 0
+    for p in range(pieces):
+        count = 0
+        while place < len(members) and piece[members[place]] == p:
+            u = members[place]
+            place += 1
+            for e in range(indptr[u], indptr[u + 1]):
+                other = piece[indices[e]]
+                if other != p:
+                    if heard[other] == 0.0:
+                        met[count] = other
+                        count += 1
+                    heard[other] += weights[e] if len(weights) else np.float32(1.0)
+        if total + count > len(found):
+            room = 2 * (total + count)
+            grown, heavier = np.empty(room, np.int32), np.empty(room, np.float32)
+            grown[:total], heavier[:total] = found[:total], amount[:total]
+            found, amount = grown, heavier
+        for i in range(count):
+            found[total], amount[total] = met[i], heard[met[i]]
+            heard[met[i]] = 0.0
+            total += 1
+        starts[p + 1] = total
+    return starts, found[:total].copy(), amount[:total].copy()
