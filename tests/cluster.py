@@ -40,7 +40,15 @@ class Cluster:
             assert self.scheduler.poll() is None, (self.folder / "scheduler.log").read_text()
             time.sleep(0.05)
         self.address = str(json.loads(file.read_text())["address"])
-        more = ("--nthreads", "1", "--memory-limit", "0", "--local-directory", str(self.folder), "--no-nanny")
+        more: tuple[str, ...] = (
+            "--nthreads",
+            "1",
+            "--memory-limit",
+            "0",
+            "--local-directory",
+            str(self.folder),
+            "--no-nanny",
+        )
         more += ("--preload", str(self.preload)) if self.preload else ()
         for number in range(self.count):
             self.workers.append(self._start("worker", self.address, "--name", str(number), *where, *more))

@@ -111,7 +111,7 @@ def test_a_lost_scheduler_is_told_and_the_store_resumes(
 
         with pytest.raises(ClusterError) as info, connect(started.address) as executor:
             tokenize(graph, train, CONFIG, tmp_path / "t", progress=kill, executor=executor)
-    assert str(info.value).startswith(f"the scheduler at {started.address} was lost: structure-")
+    assert str(info.value).startswith(f"the scheduler at {started.address} was lost: the ranking was cancelled: ")
     assert "and the same command resumes with them" in str(info.value)
     kept = len(list((tmp_path / "t" / "parts").glob("*.npz")))
     assert 0 < kept < SHARDS
@@ -151,6 +151,24 @@ def test_workers_of_another_version_are_refused(graph: Graph, train: np.ndarray,
             with pytest.raises(ClusterError, match=r"failed: the worker on .* has vcr-graphormer 0\.0\.1, the job was"):
                 tokenize(graph, train, CONFIG, tmp_path / "t", executor=client.get_executor())
             assert not list((tmp_path / "t" / "parts").glob("*.npz"))
+
+
+def test_workers_that_lack_the_package_are_refused(graph: Graph, train: np.ndarray, tmp_path: Path) -> None:
+    """They would die of a task that they cannot unpickle, one after the other, and leave us waiting."""
+    preload = tmp_path / "older.py"
+    names = ("shards", "cluster")
+    preload.write_text("import sys\n" + "".join(f"sys.modules['vcr_graphormer.{name}'] = None\n" for name in names))
+    with Cluster(tmp_path / "cluster", workers=1, preload=preload) as started:
+        with (
+            pytest.raises(ClusterError, match=r"the worker tcp://.* cannot load vcr-graphormer: .*ModuleNotFoundError"),
+            connect(started.address),
+        ):
+            pytest.fail("connected")
+        with (
+            distributed.Client(started.address, timeout=20, set_as_default=False) as client,
+            pytest.raises(ClusterError, match=r"failed: ModuleNotFoundError: .*vcr_graphormer\.shards.* 0 of 12"),
+        ):
+            tokenize(graph, train, CONFIG, tmp_path / "t", executor=client.get_executor())
 
 
 def test_nobody_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,13 @@
 """Shards by path: the same bytes as by threads, little that travels, failures that name the shard and keep the rest."""
 
 import multiprocessing
+import pickle
 import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
@@ -30,7 +33,7 @@ from vcr_graphormer import (
     tokenize,
     tokens,
 )
-from vcr_graphormer.shards import SavedRanker, Shard, rank_shard
+from vcr_graphormer.shards import SavedRanker, Shard, rank_shard, rank_shards
 
 CONFIG = TokenConfig(hops=1, clusters=4, structure_tokens=5, content_tokens=6)
 
@@ -87,13 +90,11 @@ def test_paths_travel_and_nothing_large(
     graph: Graph, train: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    saved: list[Any] = []
-    rank = shards.rank_shard
+    saved: list[bytes] = []
 
     class Elsewhere(Here):
         def submit(self, function: Any, /, *arguments: Any, **keywords: Any) -> Future[Any]:
-            assert function is rank
-            saved.append(arguments)
+            saved.extend(arguments)
             monkeypatch.chdir("/")  # a worker has a working directory of its own
             future = super().submit(function, *arguments, **keywords)
             monkeypatch.chdir(tmp_path)
@@ -103,10 +104,10 @@ def test_paths_travel_and_nothing_large(
     tokenize(graph, train, CONFIG, Path("relative"), executor=executor)
     assert executor.submitted == 24
     assert executor.largest < 1000 + 4 * len(str(tmp_path))
-    shard, ranker = saved[0]
+    monkeypatch.setattr(shards, "rank_shard", lambda *arguments: arguments)
+    shard, ranker = pickle.loads(saved[0])
     assert (shard.start, shard.stop) == (0, 130)
     assert ranker.graph == tmp_path / "relative" / "parts" / "graph"
-    assert ranker.graph.is_absolute() and shard.file.is_absolute()
 
 
 @pytest.mark.parametrize("victim", ["structure-ranker/values.npy", "graph/indices.npy"])
@@ -192,7 +193,7 @@ class Cancelling(Here):
     ("executor", "message"),
     [
         (lambda: Broken(2), r"structure-260-390 \(nodes 260 to 389\) failed: RuntimeError: cannot schedule.*; 2 of 12"),
-        (Cancelling, "failed: cancelled, as happens when the scheduler or the pool is lost; 0 of 12 shards are kept"),
+        (Cancelling, "the ranking was cancelled: the scheduler or pool is lost; 0 of 12 shards are kept"),
     ],
 )
 def test_a_lost_pool(
@@ -242,7 +243,8 @@ def test_a_file_that_only_the_worker_sees(
     class Apart(Here):
         def submit(self, function: Any, /, *arguments: Any, **keywords: Any) -> Future[Any]:
             future = super().submit(function, *arguments, **keywords)
-            arguments[0].file.unlink()
+            for file in (tmp_path / "t" / "parts").glob("*.npz"):
+                file.unlink()
             return future
 
     monkeypatch.setattr(shards, "SECONDS_UNTIL_SEEN", 0.0)
@@ -279,3 +281,44 @@ def test_a_killed_coordinator_resumes(
     left = list((tmp_path / "t" / "parts").glob(".*.tmp"))
     assert len(left) == 1  # the folder, or the file, that was being written
     assert all_bytes(tokenize(graph, train, CONFIG, tmp_path / "t", executor=Here())) == local
+
+
+class Waiting(Executor):
+    """Fails the first task and begins no other."""
+
+    def __init__(self) -> None:
+        self.futures: list[Future[Any]] = []
+
+    def submit(self, function: Any, /, *arguments: Any, **keywords: Any) -> Future[Any]:
+        self.futures.append(Future())
+        if len(self.futures) == 1:
+            self.futures[0].set_exception(StoreError("first"))
+        return self.futures[-1]
+
+
+def test_a_failure_cancels_what_has_not_begun(graph: Graph, tmp_path: Path) -> None:
+    shard, ranker = ready(graph, tmp_path)
+    executor = Waiting()
+    with pytest.raises(StoreError, match=r"x \(nodes 0 to 9\) failed: first; 5 of 8 shards are kept"):
+        list(rank_shards(executor, [shard, shard, shard], ranker, before=5))
+    assert [future.cancelled() for future in executor.futures] == [False, True, True]
+
+
+def test_a_failure_waits_for_what_has_begun(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shard, _ = ready(graph, tmp_path)
+    begun, ended = threading.Event(), threading.Event()
+
+    def work(given: Shard, ranker: Ranker) -> int:
+        if given.start == 0:
+            begun.wait()
+            raise StoreError("first")
+        begun.set()
+        time.sleep(0.2)
+        ended.set()
+        return 0
+
+    monkeypatch.setattr(shards, "rank_shard", work)
+    with ThreadPoolExecutor(2) as pool:
+        with pytest.raises(StoreError, match="first"):
+            list(rank_shards(pool, [shard, replace(shard, start=5)], Ranker.prepare(graph)))
+        assert ended.is_set()  # nobody writes any more
