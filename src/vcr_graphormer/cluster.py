@@ -36,7 +36,7 @@ def connect(address: str) -> Iterator[Executor]:
         ) from error
     try:
         _check_workers(client, address)
-        yield client.get_executor(pure=False)
+        yield client.get_executor()
     except ClusterError as error:
         if client.status == "running":
             raise
