@@ -16,8 +16,8 @@ from typing import Any
 class Cluster:
     """`dask scheduler` and some `dask worker`, each a process that a test may stop or kill."""
 
-    def __init__(self, folder: Path, workers: int = 2, preload: Path | None = None) -> None:
-        self.folder, self.count, self.preload = folder, workers, preload
+    def __init__(self, folder: Path, workers: int = 2, **preload: Path) -> None:
+        self.folder, self.count, self.preload = folder, workers, preload  # by command: worker, scheduler
         self.workers: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> "Cluster":
@@ -49,7 +49,6 @@ class Cluster:
             str(self.folder),
             "--no-nanny",
         )
-        more += ("--preload", str(self.preload)) if self.preload else ()
         for number in range(self.count):
             self.workers.append(self._start("worker", self.address, "--name", str(number), *where, *more))
         if self.workers:  # a test that stops one of two wants both to be there
@@ -57,6 +56,8 @@ class Cluster:
                 client.wait_for_workers(self.count, timeout=60)
 
     def _start(self, command: str, *arguments: str) -> subprocess.Popen[bytes]:
+        if command in self.preload:
+            arguments += ("--preload", str(self.preload[command]))
         with (self.folder / f"{command}.log").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", f"distributed.cli.dask_{command}", *arguments], stdout=log, stderr=log

@@ -140,7 +140,7 @@ def test_a_scheduler_lost_before_the_first_shard(
 def test_workers_of_another_version_are_refused(graph: Graph, train: np.ndarray, tmp_path: Path) -> None:
     preload = tmp_path / "older.py"
     preload.write_text("import vcr_graphormer\nvcr_graphormer.__version__ = '0.0.1'\n")
-    with Cluster(tmp_path / "cluster", workers=1, preload=preload) as started:
+    with Cluster(tmp_path / "cluster", workers=1, worker=preload) as started:
         with (
             pytest.raises(ClusterError, match=r"the worker tcp://.* has vcr-graphormer 0\.0\.1, this is "),
             connect(started.address),
@@ -153,22 +153,16 @@ def test_workers_of_another_version_are_refused(graph: Graph, train: np.ndarray,
             assert not list((tmp_path / "t" / "parts").glob("*.npz"))
 
 
-def test_workers_that_lack_the_package_are_refused(graph: Graph, train: np.ndarray, tmp_path: Path) -> None:
-    """They would die of a task that they cannot unpickle, one after the other, and leave us waiting."""
+@pytest.mark.parametrize("who", ["scheduler", "worker"])
+def test_who_lacks_the_package_is_noticed_before_the_work(who: str, tmp_path: Path) -> None:
     preload = tmp_path / "older.py"
-    names = ("shards", "cluster")
-    preload.write_text("import sys\n" + "".join(f"sys.modules['vcr_graphormer.{name}'] = None\n" for name in names))
-    with Cluster(tmp_path / "cluster", workers=1, preload=preload) as started:
-        with (
-            pytest.raises(ClusterError, match=r"the worker tcp://.* cannot load vcr-graphormer: .*ModuleNotFoundError"),
-            connect(started.address),
-        ):
-            pytest.fail("connected")
-        with (
-            distributed.Client(started.address, timeout=20, set_as_default=False) as client,
-            pytest.raises(ClusterError, match=r"failed: ModuleNotFoundError: .*vcr_graphormer\.shards.* 0 of 12"),
-        ):
-            tokenize(graph, train, CONFIG, tmp_path / "t", executor=client.get_executor())
+    preload.write_text("import sys\nsys.modules['vcr_graphormer.cluster'] = None\n")
+    with (
+        Cluster(tmp_path / "cluster", workers=1, **{who: preload}) as started,
+        pytest.raises(ClusterError, match=rf"the {who} .*tcp://.* cannot load vcr-graphormer: .*vcr_graphormer"),
+        connect(started.address),
+    ):
+        pytest.fail("connected")
 
 
 def test_nobody_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,14 @@ def connect(address: str) -> Iterator[Executor]:
 
 
 def _check_workers(client: Any, address: str) -> None:
-    """Refuse before the work, not after: each shard asks for the version again, for workers that come later."""
+    """Refuse before the work, not after: each shard asks for the version again, for workers that come later.
+
+    Who lacks the package must be noticed here: dask's workers die of a task that they cannot unpickle, one by one.
+    """
+    try:
+        client.run_on_scheduler(package_version)
+    except ImportError as error:
+        raise ClusterError(f"the scheduler at {address} cannot load vcr-graphormer: {error}") from error
     try:
         client.wait_for_workers(1, timeout=SECONDS_TO_ANSWER)
     except TimeoutError as error:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
 import secrets
 import socket
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import CancelledError, Executor, Future, as_completed, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,26 +96,6 @@ def rank_shard(shard: Shard, ranker: Ranker | SavedRanker) -> int:
     return ranking.visits
 
 
-@dataclass(frozen=True)
-class _Call:
-    """Something that becomes the result of `rank_shard` when it is unpickled."""
-
-    shard: Shard
-    ranker: SavedRanker
-
-    def __reduce__(self) -> tuple[Callable[..., int], tuple[Shard, SavedRanker]]:
-        return rank_shard, (self.shard, self.ranker)
-
-
-def _submit(executor: Executor, shard: Shard, ranker: Ranker | SavedRanker) -> Future[int]:
-    if isinstance(ranker, Ranker):
-        return executor.submit(rank_shard, shard, ranker)
-    # Packed once more, so that it is the task that asks for this package and fails with the name of what it lacks. Of a
-    # message that it cannot unpickle a dask worker dies, the next one after it, and the job would wait for ever. The
-    # scheduler need not load us either.
-    return executor.submit(pickle.loads, pickle.dumps(_Call(shard, ranker)))
-
-
 def rank_shards(
     executor: Executor, shards: Sequence[Shard], ranker: Ranker | SavedRanker, before: int = 0
 ) -> Generator[int, None, None]:
@@ -130,7 +109,7 @@ def rank_shards(
     current = shards[0]
     try:
         for current in shards:
-            futures[_submit(executor, current, ranker)] = current
+            futures[executor.submit(rank_shard, current, ranker)] = current
         for future in as_completed(futures):
             current = futures[future]
             visits = future.result()

@@ -70,7 +70,7 @@ def tokenize(
         Who ranks the shards; default a pool of `threads` in this process. Any `concurrent.futures.Executor`, such as
         `client.get_executor()` of dask.distributed, whose workers see `out` and the folder of the graph under the same
         path; a graph that was not opened from a folder is saved, its edges only, under `out` for the time of the job.
-        The result does not depend on it. It is not shut down.
+        On processors of one kind the result does not depend on it. It is not shut down.
     """
     config = config or TokenConfig()
     nodes = None if train is None else np.unique(check_sources(train, graph.num_nodes, "train"))
