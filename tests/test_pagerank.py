@@ -1,5 +1,6 @@
 """The fast ranking against the exact one: scores, order, ids, recall; and independence of threads and shards."""
 
+import json
 import os
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from vcr_graphormer import (
     Ranker,
     Ranking,
     Split,
+    StoreError,
     content_connections,
     exact_pagerank,
     generate,
@@ -320,3 +322,25 @@ def test_value_recall_on_real_graphs(name: str, kind: str, data_root: Path) -> N
 def test_bad_input(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         rank(graphs.path(5), **arguments)
+
+
+def test_a_saved_ranker_ranks_the_same(tmp_path: Path) -> None:
+    graph = generate(2000, 10_000, seed=0, features=0)
+    ranker = Ranker.prepare(graph, structure_connections(graph, 5))
+    folder = ranker.save(tmp_path / "ranker", graph)
+    opened = Ranker.open(folder, graph)
+    first, second = (one.rank(k=7, leave_out=True, keep_super=True) for one in (ranker, opened))
+    np.testing.assert_array_equal(first.ids, second.ids)
+    np.testing.assert_array_equal(first.scores, second.scores)
+    assert (opened.visits, first.visits) == (ranker.visits, second.visits)
+    opened.vectors.values[0] = -1  # its arrays look writable, but the file stays as it is
+    Graph.verify(folder)
+    with pytest.raises(StoreError, match="was prepared for another graph than generated"):
+        Ranker.open(folder, generate(2000, 10_000, seed=1, features=0))
+    with pytest.raises(StoreError, match="exists"):
+        ranker.save(folder, graph)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest["arrays"]["hubs"], manifest["meta"]["visits"]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(StoreError, match="its manifest lacks hubs, visits"):
+        Ranker.open(folder, graph)

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from tests import graphs
 from vcr_graphormer import Graph, StoreError
-from vcr_graphormer.storage import digest, replace_file
+from vcr_graphormer.storage import claim, digest, is_intact, replace_file
 
 
 @pytest.fixture
@@ -183,3 +183,31 @@ def test_full_disk(tmp_path: Path) -> None:
         with temporary.open("wb", buffering=0) as file:
             file.write(b"content")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_writers_of_the_same_file_do_not_meet(tmp_path: Path) -> None:
+    """Two machines may have processes of one number: the temporary names differ all the same."""
+    with replace_file(tmp_path / "x") as first, replace_file(tmp_path / "x") as second:
+        assert first != second
+        first.write_text("first")
+        second.write_text("second")
+    assert (tmp_path / "x").read_text() == "first"
+    assert [file.name for file in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_claim_is_one_that_nfs_grants(tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text("{}")
+    with claim(tmp_path / "job.json") as handle:
+        assert handle.writable()
+        with pytest.raises(StoreError, match="another process is working in"):
+            claim(tmp_path / "job.json")
+
+
+def test_is_intact(saved: Path) -> None:
+    assert is_intact(saved)
+    file = saved / "indices.npy"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    assert not is_intact(saved)
+    assert not is_intact(saved / "nothing")

@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 # Where each public name lives. They are imported on first use, so that `vcr-graphormer --help` stays fast.
 _HOMES = {
     "Batch": "batches",
+    "ClusterError": "errors",
     "Config": "config",
     "ConfigError": "errors",
     "Connections": "connections",
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from .config import Config, load_config
     from .connections import Connections, content_connections, feature_connections, structure_connections
     from .datasets import load_dataset, load_splits, paper_split
-    from .errors import ConfigError, GraphError, StoreError, TrainingError, VCRError
+    from .errors import ClusterError, ConfigError, GraphError, StoreError, TrainingError, VCRError
     from .graph import Graph
     from .hops import hop_features
     from .inputs import make_inputs
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Batch",
+    "ClusterError",
     "Config",
     "ConfigError",
     "Connections",

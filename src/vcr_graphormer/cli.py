@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ from . import __version__
 from .benchmark_commands import app as benchmark_app
 from .errors import StoreError, VCRError
 from .explain_commands import explain, report
-from .options import ConfigFile, DataRoot, DatasetName, Settings, Threads, Variant, read_config, say_error
+from .options import ConfigFile, DataRoot, DatasetName, Scheduler, Settings, Threads, Variant, read_config, say_error
 from .run_commands import embed, evaluate, predict, show_progress, train
 
 if TYPE_CHECKING:
@@ -144,18 +145,23 @@ def tokenize(
     variant: Variant = "default",
     override: Settings = None,
     threads: Threads = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Compute every node's token list once and store it; interrupted, it resumes where it was."""
+    from .cluster import connect
     from .console import StageProgress, print_stages
     from .datasets import load_data
     from .tokens import tokenize as make_tokens
 
     chosen = read_config(config, override, variant, dataset=dataset, root=data)
-    graph, split = load_data(chosen.data)
-    typer.echo(repr(graph))
     try:
-        with StageProgress() as progress:
-            store = make_tokens(graph, None if split is None else split.train, chosen.tokens, out, threads, progress)
+        # First the workers, then the data: whoever is missing is missed at once.
+        with nullcontext() if scheduler is None else connect(scheduler) as executor:
+            graph, split = load_data(chosen.data)
+            typer.echo(repr(graph))
+            train = None if split is None else split.train
+            with StageProgress() as progress:
+                store = make_tokens(graph, train, chosen.tokens, out, threads, progress, executor)
     except KeyboardInterrupt:
         say_error(f"stopped; the same command resumes what is finished in {out}")
         raise typer.Exit(130) from None

@@ -22,6 +22,10 @@ class StoreError(VCRError, OSError):
     """A file or folder is missing, damaged, of another format or not ours to overwrite."""
 
 
+class ClusterError(VCRError, RuntimeError):
+    """Those who work for us are unreachable, lost, or not of our version."""
+
+
 class TrainingError(VCRError, ArithmeticError):
     """Training went astray: the loss is no longer a number."""
 

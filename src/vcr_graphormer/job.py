@@ -58,8 +58,11 @@ class JobFolder:
                 f"{self.path} holds unfinished work of another {', '.join(different)}: finish it, delete it, or choose "
                 f"another folder"
             )
-        for left in (*self.path.glob(".*.tmp"), *self.parts.glob(".*.tmp")):
-            left.unlink(missing_ok=True)  # of a process that was killed while writing
+        for left in (*self.path.glob(".*.tmp"), *self.parts.glob(".*.tmp"), *self.parts.glob(".*.old")):
+            if left.is_dir():  # of a process that was killed while writing
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink(missing_ok=True)
         finished = self.parts / "finished.json"
         self.checksums = read_json(finished) if finished.is_file() else {}
 

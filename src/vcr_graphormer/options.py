@@ -37,6 +37,14 @@ RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, ma
 Nodes = Annotated[
     str | None, typer.Option("--nodes", help="Node ids or names, separated by commas; @FILE: one per line.")
 ]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler",
+        metavar="tcp://HOST:PORT",
+        help="Rank on the workers of a dask scheduler; graph and --out lie on a filesystem that all machines share.",
+    ),
+]
 Threads = Annotated[int | None, typer.Option("--threads", help="For the token lists; default: all cores.")]
 
 

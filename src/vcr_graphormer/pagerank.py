@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .connections import Connections, no_connections
-from .errors import ConfigError
+from .errors import ConfigError, StoreError
 from .graph import Graph
 from .push import Arcs, Members
+from .storage import open_folder, write_folder
 from .topk import Vectors, rank_sources
 from .vectors import EXACT, SMALL_GRAPH, coarse_clusters, compute_vectors, make_arcs, new_scratch
 from .walks import TOLERANCE, check_restart, check_sources, check_tolerance
 
 BUDGET = 2 * 2**30
+FORMAT_VERSION = 1
+KIND = "ranker"
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +121,38 @@ class Ranker:
         coarse = coarse_clusters(graph, seed) if coarse is None else coarse
         vectors, visits = compute_vectors(graph, arcs, connections, coarse, restart, default_threads(threads), budget)
         return cls(arcs, connections.assignment, vectors, _members(connections), visits, graph.directed)
+
+    def save(self, path: str | Path, graph: Graph) -> Path:
+        """Write what was prepared, the arcs of the graph left out, as a folder of memory-mapped arrays."""
+        arrays = self.vectors._asdict()
+        meta = {
+            "restart": arrays.pop("restart"),
+            "visits": self.visits,
+            "directed": self.directed,
+            "graph adjacency": graph.fingerprints["adjacency"],
+        }
+        # Scaled weights belong to what is prepared: another machine might round their mean otherwise.
+        arrays |= {"arc_weights": self.arcs.weights, "assignment": self.assignment}
+        arrays |= {"member_ptr": self.members.ptr, "member_node": self.members.node}
+        return write_folder(path, KIND, FORMAT_VERSION, arrays, meta, overwrite=False)
+
+    @classmethod
+    def open(cls, path: str | Path, graph: Graph) -> Ranker:
+        """Open what `save` wrote, with the graph it was prepared for; takes milliseconds at any size."""
+        # Mapped as if writable: compiled loops tell read-only arrays apart and would be compiled once more for them.
+        meta, arrays = open_folder(path, KIND, FORMAT_VERSION, "c")
+        missing = {"restart", "visits", "directed", "graph adjacency"} - meta.keys()
+        missing |= {*Vectors._fields[1:], "arc_weights", "assignment", "member_ptr", "member_node"} - arrays.keys()
+        if missing:
+            raise StoreError(f"{path} is damaged: its manifest lacks {', '.join(sorted(missing))}")
+        if meta["graph adjacency"] != graph.fingerprints["adjacency"]:
+            raise StoreError(f"{path} was prepared for another graph than {graph.folder or graph.name}")
+        arrays = {name: np.asarray(array) for name, array in arrays.items()}  # plain arrays: numba calls are cheaper
+        weights, assignment = arrays.pop("arc_weights"), arrays.pop("assignment")
+        members = Members(arrays.pop("member_ptr"), arrays.pop("member_node"))
+        arcs = Arcs(np.ascontiguousarray(graph.indptr), np.ascontiguousarray(graph.indices).view(np.uint32), weights)
+        vectors = Vectors(restart=meta["restart"], **arrays)
+        return cls(arcs, assignment, vectors, members, meta["visits"], meta["directed"])
 
     def rank(
         self,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ except ImportError:  # not on Windows: there two processes must not share a fold
 
 MANIFEST = "manifest.json"
 Array = NDArray[Any]
+MapMode = Literal["r", "c"]
 
 
 def digest(*arrays: Array | None) -> str:
@@ -57,7 +59,7 @@ def differences(first: Mapping[str, str], second: Mapping[str, str]) -> list[str
 
 def claim(file: Path) -> BinaryIO:
     """Claim the folder of this file for the process until the returned handle is closed; refused if it is taken."""
-    handle = file.open("rb")
+    handle = file.open("rb+")  # on NFS a lock is refused to those who cannot write
     if fcntl is not None:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -70,7 +72,8 @@ def claim(file: Path) -> BinaryIO:
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write; rename it to `path` when the block ends well, remove it when it does not."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # Process numbers repeat on other machines: two that write the same file must not meet in the temporary one.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
@@ -186,6 +189,15 @@ def verify_folder(path: str | Path) -> None:
             raise StoreError(f"{file} does not match its checksum: it was changed or damaged after it was written")
 
 
+def is_intact(path: Path) -> bool:
+    """Whether `path` is a saved folder in which every array matches its checksum."""
+    try:
+        verify_folder(path)
+    except StoreError:
+        return False
+    return True
+
+
 def is_folder_of(path: Path, kind: str) -> bool:
     """Whether `path` is a saved folder of that kind, by its manifest."""
     try:
@@ -214,15 +226,20 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
     return manifest
 
 
-def open_folder(path: str | Path, kind: str, version: int) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Open a folder written by `write_folder`: its meta data and its arrays, memory-mapped read-only."""
+def open_folder(
+    path: str | Path, kind: str, version: int, mode: MapMode = "r"
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Open a folder written by `write_folder`: its meta data and its arrays, memory-mapped read-only.
+
+    With mode `c` the arrays look writable, but what is written never reaches the file.
+    """
     manifest = read_manifest(path)
     if manifest["kind"] != kind:
         raise StoreError(f"{path} holds a {manifest['kind']}, not a {kind}")
     if manifest["version"] != version:
         raise StoreError(f"{path} has format version {manifest['version']}; this package reads version {version}")
     return manifest["meta"], {
-        name: open_array(Path(path) / f"{name}.npy", about) for name, about in manifest["arrays"].items()
+        name: open_array(Path(path) / f"{name}.npy", about, mode) for name, about in manifest["arrays"].items()
     }
 
 
@@ -235,7 +252,7 @@ def open_array_file(file: Path) -> Array:
     return array
 
 
-def open_array(file: Path, about: Mapping[str, Any]) -> Array:
+def open_array(file: Path, about: Mapping[str, Any], mode: MapMode = "r") -> Array:
     """Memory-map one array after comparing it with what the manifest says about it."""
     if not file.is_file():
         raise StoreError(f"{file} is missing, but the manifest lists it")
@@ -245,7 +262,7 @@ def open_array(file: Path, about: Mapping[str, Any]) -> Array:
     try:
         # An array without elements cannot be memory-mapped.
         empty = 0 in about["shape"]
-        array: Array = np.load(file, mmap_mode=None if empty else "r", allow_pickle=False)
+        array: Array = np.load(file, mmap_mode=None if empty else mode, allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise StoreError(f"{file} is not a readable .npy file: {error}") from error
     if array.dtype.str != about["dtype"] or list(array.shape) != about["shape"]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import closing, nullcontext
+from dataclasses import asdict, replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -22,14 +25,14 @@ from .connections import (
     no_connections,
     structure_connections,
 )
-from .errors import StoreError
 from .graph import Graph
 from .hops import normalized_adjacency, propagate
 from .job import JobFolder
 from .measure import Stages
 from .pagerank import Ranker, default_threads
+from .shards import SavedRanker, Shard, rank_shards
 from .split import read_npz
-from .storage import MANIFEST, digest, replace_file, write_manifest
+from .storage import MANIFEST, digest, is_intact, replace_file, write_manifest
 from .store import FORMAT_VERSION, KIND, KINDS, TokenConfig, TokenStore
 from .vectors import coarse_clusters
 from .walks import check_sources
@@ -46,6 +49,7 @@ def tokenize(
     out: str | Path = "tokens",
     threads: int | None = None,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> TokenStore:
     """Compute every node's token list, once, and store it.
 
@@ -62,6 +66,11 @@ def tokenize(
         Default: all cores this process may use. The result does not depend on it.
     progress
         Called with stage, done and total.
+    executor
+        Who ranks the shards; default a pool of `threads` in this process. Any `concurrent.futures.Executor`, such as
+        `client.get_executor()` of dask.distributed, whose workers see `out` and the folder of the graph under the same
+        path; a graph that was not opened from a folder is saved, its edges only, under `out` for the time of the job.
+        On processors of one kind the result does not depend on it. It is not shut down.
     """
     config = config or TokenConfig()
     nodes = None if train is None else np.unique(check_sources(train, graph.num_nodes, "train"))
@@ -72,7 +81,7 @@ def tokenize(
     if (folder / MANIFEST).is_file():
         return _open_checked(folder, identity)
     with JobFolder(folder, identity) as work:
-        job = _Job(graph, nodes, config, content, work, threads, progress or (lambda *_: None))
+        job = _Job(graph, nodes, config, content, work, threads, progress or (lambda *_: None), executor)
         arrays = {**job.rank_all(), **job.hop_all()}
         settings = {**asdict(config), "content": content, "num_features": graph.num_features}
         meta = {"config": settings, "identity": identity}
@@ -120,23 +129,24 @@ class _Job:
         work: JobFolder,
         threads: int,
         progress: Progress,
+        executor: Executor | None,
     ) -> None:
         self.graph, self.train, self.config, self.content = graph, train, config, content
-        self.work, self.threads, self.progress = work, threads, progress
+        self.work, self.threads, self.progress, self.executor = work, threads, progress, executor
+        # Threads share our memory; all others get paths.
+        self.by_path = executor is not None and not isinstance(executor, ThreadPoolExecutor)
         self.stages = Stages(work.parts / "stages.json")
 
     def rank_all(self) -> dict[str, Array]:
         """Components 3 and 4: ids and scores of all nodes, for structure and content."""
         arrays: dict[str, Array] = {}
-        coarse = None
         for kind, tokens in zip(KINDS, (self.config.structure_tokens, self.config.content_tokens), strict=True):
             names = [f"{kind}_ids", f"{kind}_scores", f"{kind}_assignment"]
             names += [f"{kind}_means"] if self.config.super_tokens == "mean" else []
             found = {name: self.work.open(name) for name in names}
             if any(array is None for array in found.values()):
                 connections = self._connect(kind)
-                coarse = self._coarse() if tokens and coarse is None else coarse
-                found = dict(self._rank(kind, tokens, connections, coarse))
+                found = dict(self._rank(kind, tokens, connections))
             arrays |= {name: array for name, array in found.items() if array is not None}
         return arrays
 
@@ -149,7 +159,8 @@ class _Job:
             self.progress(f"{kind} connections", 1, 1)
         return connections
 
-    def _coarse(self) -> NDArray[np.int32]:
+    @cached_property
+    def coarse(self) -> NDArray[np.int32]:
         """The clusters of the coarse correction, which serve both rankings."""
         with self.stages.measure("coarse clusters"):
             self.progress("coarse clusters", 0, 1)
@@ -157,55 +168,71 @@ class _Job:
             self.progress("coarse clusters", 1, 1)
         return coarse
 
-    def _rank(
-        self, kind: str, tokens: int, connections: Connections, coarse: NDArray[np.int32] | None
-    ) -> Iterator[tuple[str, Array]]:
+    def _rank(self, kind: str, tokens: int, connections: Connections) -> Iterator[tuple[str, Array]]:
         """Rank all nodes in shards, then join the shards into arrays of the result."""
         num_nodes = self.graph.num_nodes
-        ranges = [(start, min(start + SOURCES_AT_ONCE, num_nodes)) for start in range(0, num_nodes, SOURCES_AT_ONCE)]
-        shards = {self.work.parts / f"{kind}-{a}-{b}.npz": np.arange(a, b) for a, b in ranges if tokens}
-        missing = {file: sources for file, sources in shards.items() if not _is_whole(file)}
+        shards = self._shards(kind, tokens) if tokens else []
+        missing = [shard for shard in shards if not shard.is_whole()]
         if missing:
-            with self.stages.measure(f"{kind} vectors") as row:
-                self.progress(f"{kind} vectors", 0, 1)
-                ranker = Ranker.prepare(self.graph, connections, self.config.restart, coarse, threads=self.threads)
-                row["visits"] = ranker.visits
-                self.progress(f"{kind} vectors", 1, 1)
-            self._rank_shards(kind, tokens, ranker, missing, len(shards))
+            self._rank_shards(f"{kind} ranking", missing, len(shards), self._prepare(kind, connections))
         for part, dtype in (("ids", "int32"), ("scores", self.config.score_type)):
-            blocks = (read_npz(file)[part] for file in shards) if tokens else [np.empty((num_nodes, 0))]
+            blocks = (read_npz(shard.file)[part] for shard in shards) if tokens else [np.empty((num_nodes, 0))]
             yield f"{kind}_{part}", self.work.write_blocks(f"{kind}_{part}", (num_nodes, tokens), dtype, blocks)
         if self.config.super_tokens == "mean":
             means = member_means(self.graph.features, connections)
             yield f"{kind}_means", self.work.write(f"{kind}_means", means)
         yield f"{kind}_assignment", self.work.write(f"{kind}_assignment", connections.assignment)
 
-    def _rank_shards(
-        self, kind: str, tokens: int, ranker: Ranker, missing: dict[Path, NDArray[np.int64]], total: int
-    ) -> None:
+    def _shards(self, kind: str, tokens: int) -> list[Shard]:
         leave_out = kind == "content" and self.content == "labels" and self.config.leave_own_label_out
-        keep_super = self.config.super_tokens == "mean"
+        how = (tokens, self.config.tolerance, leave_out, self.config.super_tokens == "mean")
+        starts = range(0, self.graph.num_nodes, SOURCES_AT_ONCE)
+        ranges = [(start, min(start + SOURCES_AT_ONCE, self.graph.num_nodes)) for start in starts]
+        # Absolute, for workers have working directories of their own.
+        return [Shard(self.work.parts.absolute() / f"{kind}-{a}-{b}.npz", a, b, *how) for a, b in ranges]
 
-        def rank_shard(file: Path, sources: NDArray[np.int64]) -> int:
-            ranking = ranker.rank(sources, tokens, self.config.tolerance, leave_out, keep_super, threads=1)
-            with replace_file(file) as temporary, temporary.open("wb") as handle:
-                np.savez(handle, ids=ranking.ids, scores=ranking.scores)
-            return ranking.visits
+    def _prepare(self, kind: str, connections: Connections) -> Ranker | SavedRanker:
+        """The ranker in memory, or saved where workers find it; one saved before an interruption serves again."""
+        folder = self.work.parts.absolute() / f"{kind}-ranker"
+        saved = is_intact(folder)
+        if not saved:
+            coarse = self.coarse
+            with self.stages.measure(f"{kind} vectors") as row:
+                self.progress(f"{kind} vectors", 0, 1)
+                ranker = Ranker.prepare(self.graph, connections, self.config.restart, coarse, threads=self.threads)
+                row["visits"] = ranker.visits
+                if self.by_path:
+                    shutil.rmtree(folder, ignore_errors=True)  # damaged
+                    ranker.save(folder, self.graph)
+                self.progress(f"{kind} vectors", 1, 1)
+        if self.by_path:
+            return SavedRanker(self._graph_folder(), folder)
+        return Ranker.open(folder, self.graph) if saved else ranker
 
+    def _graph_folder(self) -> Path:
+        """Where workers find the graph; features and labels are none of their business."""
+        if self.graph.folder is not None:
+            return self.graph.folder
+        folder = self.work.parts.absolute() / "graph"
+        if not is_intact(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+            replace(self.graph, features=None, labels=None, names=None, class_names=None).save(folder)
+        return folder
+
+    def _rank_shards(self, stage: str, missing: list[Shard], total: int, ranker: Ranker | SavedRanker) -> None:
         done = total - len(missing)
-        stage = f"{kind} ranking"
-        with self.stages.measure(stage) as row, ThreadPoolExecutor(self.threads) as pool:
+        pool = ThreadPoolExecutor(self.threads) if self.executor is None else nullcontext(self.executor)
+        with (
+            self.stages.measure(stage) as row,
+            pool as executor,
+            closing(rank_shards(executor, missing, ranker, done)) as finished,
+        ):
             self.progress(stage, done, total)
             row["visits"] = 0
-            futures = [pool.submit(rank_shard, file, sources) for file, sources in missing.items()]
-            try:
-                for future in as_completed(futures):
-                    row["visits"] += future.result()
-                    done += 1
-                    self.progress(stage, done, total)
-            except BaseException:
-                pool.shutdown(cancel_futures=True)  # Ctrl-C or a full disk: keep what is finished, start nothing new
-                raise
+            for visits in finished:
+                row["visits"] += visits
+                done += 1
+                self.progress(stage, done, total)
 
     def hop_all(self) -> dict[str, Array]:
         """Component 2: one matrix per hop, computed from the file of the hop before."""
@@ -261,14 +288,6 @@ def make_connections(
     if content == "labels":
         return content_connections(graph.labels, train)
     return feature_connections(graph.features, config.content_clusters, config.seed)
-
-
-def _is_whole(shard: Path) -> bool:
-    """Whether a shard was finished and reads without damage (zip archives carry checksums of their own)."""
-    try:
-        return {"ids", "scores"} <= read_npz(shard).keys()
-    except StoreError:
-        return False
 
 
 def member_means(features: Any, connections: Connections) -> NDArray[np.float32]:
