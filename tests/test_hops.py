@@ -34,7 +34,7 @@ def test_equal_to_dense_matrices(
 def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = graphs.karate_club().with_features("identity")
     whole = [dense(hop) for hop in hop_features(graph, 3)]
-    monkeypatch.setattr(hops, "_ENTRIES_AT_ONCE", 100)  # blocks of two rows
+    monkeypatch.setattr(hops, "ENTRIES_AT_ONCE", 100)  # blocks of two rows
     for mine, theirs in zip(hop_features(graph, 3), whole, strict=True):
         np.testing.assert_array_equal(dense(mine), theirs)
 

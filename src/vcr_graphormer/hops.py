@@ -13,7 +13,7 @@ from .errors import ConfigError, GraphError
 from .graph import Graph
 
 # A dense block of this many entries (64 MiB of float32) is the working memory of one step.
-_ENTRIES_AT_ONCE = 1 << 24
+ENTRIES_AT_ONCE = 1 << 24
 
 
 def normalized_adjacency(graph: Graph, self_loops: bool = False) -> sp.csr_matrix:
@@ -76,7 +76,7 @@ def propagate(step: sp.csr_matrix, features: Features) -> Iterator[Any]:
     elif not _stays_sparse(step, source):
         # Sums of sparse rows that come out dense are three times slower than dense sums (Physics, fourth hop).
         source = source.toarray()
-    rows = max(1, _ENTRIES_AT_ONCE // max(1, features.shape[1]))
+    rows = max(1, ENTRIES_AT_ONCE // max(1, features.shape[1]))
     for start in range(0, step.shape[0], rows):
         yield (step[start : start + rows] @ source).astype(np.float32, copy=False)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from .errors import ConfigError, GraphError, StoreError
 from .graph import Graph
 from .labels import label_hops, label_matrix
 from .matrices import Matrix, SparseRows
+from .resources import available_memory
 from .settings import ModelConfig
 from .store import KINDS, TokenStore
 
@@ -127,19 +127,10 @@ def _joined(parts: list[Tensor], streamed: bool) -> tuple[Tensor, ...]:
 
 def residence(matrices: list[Any], device: torch.device, dtype: torch.dtype) -> tuple[bool, bool]:
     """Whether the matrices fit on the device as dense ones, and whether they fit at all."""
-    free = _SHARE * (torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else _free_memory())
+    free = _SHARE * (torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_memory())
     dense = sum(matrix.shape[0] * matrix.shape[1] * dtype.itemsize for matrix in matrices)
     stored = sum(m.data.nbytes + m.indices.nbytes if sp.issparse(m) else m.nbytes for m in matrices)
     return dense <= free, min(dense, stored) <= free
-
-
-def _free_memory() -> int:
-    """Bytes of main memory that can be had without swapping."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:  # noqa: PTH123
-            return next(int(line.split()[1]) for line in file if line.startswith("MemAvailable")) * 1024
-    except (OSError, StopIteration):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 def to_matrix(matrix: Any, home: torch.device, dtype: torch.dtype | None, dense: bool) -> Matrix:

@@ -112,15 +112,16 @@ def _transfer(run: Run, kind: str, transfer: Transfer) -> dict[str, Any]:
 def rewiring(run: Run, nodes: NDArray[np.int64], progress: Progress | None = None) -> dict[str, Any]:
     """The mass that super nodes move, for nodes of the sample: exactly where the graph is small, estimated anywhere."""
     found: dict[str, Any] = {}
-    graph, restart, seed = run.graph, run.config.tokens.restart, run.config.tokens.seed
+    graph, tokens = run.graph, run.config.tokens
     kinds = stored_connections(run.store)
     if not kinds:
         return found
-    coarse = coarse_clusters(graph, seed)  # these and the plain ranking serve both kinds
-    plain = Ranker.prepare(graph, None, restart, coarse).rank(nodes, _LISTED)
+    coarse = coarse_clusters(graph, tokens.seed, tokens.partitioner)  # these and the plain ranking serve both kinds
+    plain = Ranker.prepare(graph, None, tokens.restart, coarse).rank(nodes, _LISTED)
     exact = run.rewiring(nodes) if graph.num_arcs <= EXACT_ARCS else {}
     for number, (kind, connections) in enumerate(kinds.items(), start=1):
-        estimate = estimate_transfer(plain, Ranker.prepare(graph, connections, restart, coarse).rank(nodes, _LISTED))
+        rewired = Ranker.prepare(graph, connections, tokens.restart, coarse).rank(nodes, _LISTED)
+        estimate = estimate_transfer(plain, rewired)
         # What an estimate can see: the losses of other nodes than the source.
         row: dict[str, Any] = {"nodes": len(nodes), "estimate_elsewhere": float(estimate.mean())}
         moved = estimate

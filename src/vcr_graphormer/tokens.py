@@ -30,6 +30,7 @@ from .hops import normalized_adjacency, propagate
 from .job import JobFolder
 from .measure import Stages
 from .pagerank import Ranker, default_threads
+from .resources import check_resources
 from .shards import SavedRanker, Shard, rank_shards
 from .split import read_npz
 from .storage import MANIFEST, digest, is_intact, replace_file, write_manifest
@@ -39,6 +40,7 @@ from .walks import check_sources
 
 Progress = Callable[[str, int, int], None]
 SOURCES_AT_ONCE = 4096
+MOST_SHARDS = 256  # each clears working memory for all nodes first, so their number must not grow with the graph
 SPARSE_PARTS = ("data", "indices", "indptr")
 
 
@@ -80,6 +82,7 @@ def tokenize(
     folder = Path(out)
     if (folder / MANIFEST).is_file():
         return _open_checked(folder, identity)
+    check_resources(graph, config, threads, folder)
     with JobFolder(folder, identity) as work:
         job = _Job(graph, nodes, config, content, work, threads, progress or (lambda *_: None), executor)
         arrays = {**job.rank_all(), **job.hop_all()}
@@ -114,7 +117,10 @@ def _identity(graph: Graph, train: NDArray[np.int64] | None, config: TokenConfig
     if content == "labels" and config.content_tokens and graph.labels is not None and train is not None:
         identity["training nodes"] = digest(train)
         identity["training labels"] = digest(np.asarray(graph.labels)[train])
-    return identity | {f"setting {name}": str(value) for name, value in asdict(config).items()}
+    settings = asdict(config)
+    if settings["partitioner"] == "metis":
+        del settings["partitioner"]  # younger than the first stores, which stay good
+    return identity | {f"setting {name}": str(value) for name, value in settings.items()}
 
 
 class _Job:
@@ -164,7 +170,7 @@ class _Job:
         """The clusters of the coarse correction, which serve both rankings."""
         with self.stages.measure("coarse clusters"):
             self.progress("coarse clusters", 0, 1)
-            coarse = coarse_clusters(self.graph, self.config.seed)
+            coarse = coarse_clusters(self.graph, self.config.seed, self.config.partitioner)
             self.progress("coarse clusters", 1, 1)
         return coarse
 
@@ -186,8 +192,9 @@ class _Job:
     def _shards(self, kind: str, tokens: int) -> list[Shard]:
         leave_out = kind == "content" and self.content == "labels" and self.config.leave_own_label_out
         how = (tokens, self.config.tolerance, leave_out, self.config.super_tokens == "mean")
-        starts = range(0, self.graph.num_nodes, SOURCES_AT_ONCE)
-        ranges = [(start, min(start + SOURCES_AT_ONCE, self.graph.num_nodes)) for start in starts]
+        size = max(SOURCES_AT_ONCE, -(-self.graph.num_nodes // MOST_SHARDS))
+        starts = range(0, self.graph.num_nodes, size)
+        ranges = [(start, min(start + size, self.graph.num_nodes)) for start in starts]
         # Absolute, for workers have working directories of their own.
         return [Shard(self.work.parts.absolute() / f"{kind}-{a}-{b}.npz", a, b, *how) for a, b in ranges]
 
@@ -284,7 +291,7 @@ def make_connections(
     if not (config.structure_tokens if kind == "structure" else config.content_tokens):
         return no_connections(graph.num_nodes)
     if kind == "structure":
-        return structure_connections(graph, config.clusters, config.seed)
+        return structure_connections(graph, config.clusters, config.seed, partitioner=config.partitioner)
     if content == "labels":
         return content_connections(graph.labels, train)
     return feature_connections(graph.features, config.content_clusters, config.seed)

@@ -157,13 +157,16 @@ class Workbench:
 
         if kind == "content":
             return make()
-        made: Connections = self._once(("clusters", tokens.structure_tokens > 0, tokens.clusters, tokens.seed), make)
+        made: Connections = self._once(
+            ("clusters", tokens.structure_tokens > 0, tokens.clusters, tokens.seed, tokens.partitioner), make
+        )
         return made
 
     def _ranking(self, kind: str, split: Split, tokens: TokenConfig, content: str) -> tuple[Tensor, Tensor]:
         """Ids and scores of components 3 or 4 on the device; each ranking is computed once."""
         leave_out = kind == "content" and content == "labels" and tokens.leave_own_label_out
-        settings = (tokens.restart, tokens.tolerance, tokens.seed, tokens.super_tokens, tokens.score_type)
+        settings: Any = (tokens.restart, tokens.tolerance, tokens.seed, tokens.super_tokens, tokens.score_type)
+        settings += (tokens.partitioner,)
         if kind == "structure":
             key: Any = (kind, tokens.structure_tokens, tokens.clusters, *settings)
             count = tokens.structure_tokens
@@ -186,7 +189,10 @@ class Workbench:
             return torch.empty(nodes, 0, dtype=torch.int32, device=self.device), torch.empty(
                 nodes, 0, device=self.device
             )
-        coarse = self._once(("coarse", tokens.seed), lambda: coarse_clusters(self.graph, tokens.seed))
+        coarse = self._once(
+            ("coarse", tokens.seed, tokens.partitioner),
+            lambda: coarse_clusters(self.graph, tokens.seed, tokens.partitioner),
+        )
         ranker = Ranker.prepare(self.graph, connections, tokens.restart, coarse)
         keep_super = tokens.super_tokens == "mean"
         found = ranker.rank(np.arange(nodes), count, tokens.tolerance, leave_out, keep_super)

@@ -1,0 +1,106 @@
+"""What token lists need, and that too little of it is said before anything is written."""
+
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import scipy.sparse as sp
+
+from vcr_graphormer import Graph, Split, StoreError, TokenConfig, generate, resources, tokenize
+from vcr_graphormer.resources import _left_in_container, available_memory, needed_disk, needed_memory
+
+CONFIG = TokenConfig(hops=2, clusters=4, structure_tokens=3, content_tokens=5)
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return generate(2000, 8000, classes=4, features=8, seed=0)
+
+
+class Usage(NamedTuple):
+    total: int
+    used: int
+    free: int
+
+
+def test_disk_is_counted_to_the_byte_for_dense_features(graph: Graph, tmp_path: Path) -> None:
+    store = tokenize(graph, Split.random(graph.labels, seed=0).train, CONFIG, tmp_path / "tokens")
+    parts = 2000 * 8 * 8  # ids and scores in shards, until they are joined
+    assert needed_disk(graph, CONFIG) == store.num_bytes + parts
+
+
+def test_hops_of_sparse_features_are_estimated_from_a_sample(graph: Graph) -> None:
+    sparse = Graph.from_edges([range(999), range(1, 1000)], 1000, features=sp.identity(1000, format="csr"))
+    # Two neighbours with one entry each, but for the ends.
+    assert needed_disk(sparse, TokenConfig(hops=1, structure_tokens=0, content_tokens=0)) == pytest.approx(
+        8 * 1000 + 8 * 1998, rel=0.01
+    )
+
+
+def test_memory_grows_with_arcs_unless_metis_is_left_out(graph: Graph) -> None:
+    by_metis = needed_memory(graph, CONFIG, 2)
+    without = needed_memory(graph, TokenConfig(partitioner="propagation", hops=2), 2)
+    assert by_metis["clusters"] - without["clusters"] == 60 * graph.num_arcs - 60 * graph.num_nodes
+    assert by_metis["rankings"] == without["rankings"]
+    assert needed_memory(graph, TokenConfig(structure_tokens=0, content_tokens=0, hops=0), 2) == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stage", "hint"),
+    [
+        ({}, "clusters", "tokens.partitioner=propagation or a machine with more"),
+        ({"partitioner": "propagation"}, "rankings", "fewer threads or a machine with more"),
+        ({"structure_tokens": 0, "content_tokens": 0}, "hop features", "a machine with more"),
+    ],
+)
+def test_too_little_memory_is_said_first(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any], stage: str, hint: str
+) -> None:
+    monkeypatch.setattr(resources, "available_memory", lambda: 10 * 2**20)
+    with pytest.raises(
+        StoreError,
+        match=f"the {stage} of 2,000 nodes and 16,000 arcs need about 30.* of memory, 10.0 MiB are free: use {hint}",
+    ):
+        tokenize(graph, None, TokenConfig(**arguments), tmp_path / "tokens", threads=2)
+    assert not (tmp_path / "tokens").exists()
+
+
+def test_too_little_disk_is_said_first(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Path] = []
+
+    def usage(path: Path) -> Usage:
+        asked.append(path)
+        return Usage(0, 0, 1000)
+
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+    with pytest.raises(StoreError, match=r"2,000 nodes need about .* in .*tokens, 1000 B are free there"):
+        tokenize(graph, None, CONFIG, tmp_path / "deep" / "tokens")
+    assert asked == [tmp_path]
+    assert not (tmp_path / "deep").exists()
+
+
+def test_a_resumed_job_needs_only_the_rest(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(stage: str, done: int, total: int) -> None:
+        if stage == "hop features":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tokenize(graph, None, CONFIG, tmp_path / "tokens", progress=stop)
+    room = needed_disk(graph, CONFIG) // 2
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(0, 0, room))
+    assert tokenize(graph, None, CONFIG, tmp_path / "tokens").num_nodes == 2000
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"), [("1000", 600), ("max", 2**62), (None, 2**62)], ids=["limit", "no limit", "no group"]
+)
+def test_limits_of_a_container_count(tmp_path: Path, limit: str | None, expected: int) -> None:
+    if limit is not None:
+        (tmp_path / "memory.max").write_text(f"{limit}\n")
+        (tmp_path / "memory.stat").write_text("anon 400\nfile 500\n")
+    assert _left_in_container(tmp_path) == expected
+
+
+def test_available_memory_is_less_than_what_the_machine_has() -> None:
+    assert 2**26 < available_memory() < 2**50
