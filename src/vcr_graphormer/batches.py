@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -216,7 +216,10 @@ class Inputs:
 
     def batches(self, nodes: Tensor, size: int, with_rows: bool = True) -> Iterator[Batch]:
         """Batches of consecutive `nodes`; read ahead in the background where they are streamed."""
-        parts = torch.split(nodes, size) if len(nodes) else ()
+        return self.batches_of(torch.split(nodes, size) if len(nodes) else (), with_rows)
+
+    def batches_of(self, parts: Sequence[Tensor], with_rows: bool = True) -> Iterator[Batch]:
+        """A batch of the nodes of each part, in their order."""
         if not self.streamed:
             return (self.batch(part, with_rows) for part in parts)
 
@@ -229,7 +232,7 @@ class Inputs:
         return _read_ahead(read, parts)
 
 
-def _read_ahead(read: Callable[[Tensor], Batch], parts: tuple[Tensor, ...]) -> Iterator[Batch]:
+def _read_ahead(read: Callable[[Tensor], Batch], parts: Sequence[Tensor]) -> Iterator[Batch]:
     """Make batches in a thread of its own, a few ahead. An error there is raised here."""
     ready: queue.Queue[Any] = queue.Queue(_AHEAD)
     stopped = threading.Event()

@@ -134,12 +134,14 @@ def residence(matrices: list[Any], device: torch.device, dtype: torch.dtype) -> 
 
 
 def _free_memory() -> int:
-    """Bytes of main memory that can be had without swapping."""
+    """Bytes of main memory that can be had without swapping; those whom torchrun started here share it."""
+    sharing = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     try:
         with open("/proc/meminfo", encoding="ascii") as file:  # noqa: PTH123
-            return next(int(line.split()[1]) for line in file if line.startswith("MemAvailable")) * 1024
+            free = next(int(line.split()[1]) for line in file if line.startswith("MemAvailable")) * 1024
     except (OSError, StopIteration):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+        free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    return free // sharing
 
 
 def to_matrix(matrix: Any, home: torch.device, dtype: torch.dtype | None, dense: bool) -> Matrix:
