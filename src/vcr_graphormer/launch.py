@@ -24,7 +24,7 @@ from .inference import Progress, compute, memory_advice, within_memory
 from .inputs import find_device
 from .labels import label_width, target_scale
 from .metrics import choose_metric, probabilities
-from .ranks import Ranks, is_restarted, job_name
+from .ranks import Ranks, agent_name
 from .run import RUN_FILE, RUN_VERSION, Run, versions
 from .split import PARTS, Split
 from .storage import MANIFEST, claim, read_json, replace_file, write_json
@@ -87,24 +87,35 @@ def train_loaded(
     """As `train`, of a graph that the first process alone loads; not even that one where torchrun restarted it."""
 
     def prepare() -> None:
-        own = _made_by_this_job(Path(out))
+        own = _is_ours(Path(out))
         if not own or not (Path(out) / "config.toml").is_file():  # the last of what `_prepare` writes
-            _prepare(*load(), config, Path(out), tokens, device, force or own)
+            _prepare(*load(), config, Path(out), tokens, device, force or own, agents)
 
     ranks = Ranks.join()
     with ranks.guarded():
+        agents = [name for name in dict.fromkeys(ranks.gather(agent_name())) if name is not None]
         ranks.first(prepare)
         return resume(out, device, threads, progress, on_epoch)
 
 
-def _made_by_this_job(folder: Path) -> bool:
-    """Whether an earlier attempt of the same torchrun made the run: then it is continued, never another one's."""
-    made = is_restarted() and (folder / RUN_FILE).is_file()
-    return made and read_json(folder / RUN_FILE).get("job") == job_name()
+def _is_ours(folder: Path) -> bool:
+    """Whether an earlier attempt of the same torchrun made the run: then it is continued, never another one's.
+
+    By its agents rather than by its count of restarts, which each agent keeps for itself.
+    """
+    made = agent_name() is not None and (folder / RUN_FILE).is_file()
+    return made and agent_name() in read_json(folder / RUN_FILE).get("agents", [])
 
 
 def _prepare(
-    graph: Graph, split: Split, config: Config, folder: Path, tokens: str | Path | None, device: str, force: bool
+    graph: Graph,
+    split: Split,
+    config: Config,
+    folder: Path,
+    tokens: str | Path | None,
+    device: str,
+    force: bool,
+    agents: list[str],
 ) -> None:
     """Leave a run folder that `resume` can go on with."""
     _check(graph, split, config)
@@ -130,8 +141,8 @@ def _prepare(
         "num_labels": label_width(graph),
         "num_nodes": graph.num_nodes,
     }
-    if job_name() is not None:
-        about["job"] = job_name()
+    if agents:
+        about["agents"] = agents
     _make_room(folder, force)
     write_json(folder / RUN_FILE, about)  # first, so that what an interruption leaves is known for a run
     if graph.folder is None:

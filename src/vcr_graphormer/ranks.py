@@ -9,6 +9,8 @@ from __future__ import annotations
 import atexit
 import os
 import socket
+import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -31,6 +33,7 @@ Result = TypeVar("Result")
 # The others wait while the first process makes token lists, which may take hours. That a process died is seen by its
 # closed connection, not by this clock.
 _PATIENCE = timedelta(days=7)
+_MEETING_TIME = timedelta(minutes=30)
 _MEETING = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # set by torchrun
 
 
@@ -69,7 +72,9 @@ class Ranks:
             if any(name not in os.environ for name in _MEETING) or os.environ["WORLD_SIZE"] == "1":
                 return cls()
             try:
-                dist.init_process_group("gloo", timeout=_PATIENCE)
+                store, rank, size = next(dist.rendezvous("env://", timeout=_MEETING_TIME))
+                store = dist.PrefixStore(meet(store, rank, size), store)
+                dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
             except (RuntimeError, ValueError) as error:
                 raise RanksError(f"the processes of this training cannot meet: {error}") from error
             atexit.register(_part)
@@ -136,6 +141,13 @@ class Ranks:
         self.agree(lambda: kept.append(work()))
         return kept[0] if kept else None
 
+    def gather(self, value: Result) -> list[Result]:
+        """The value of every process, by rank."""
+        found: list[Any] = [value] * self.size
+        if self.size > 1:
+            dist.all_gather_object(found, value, self.group)
+        return found
+
     def any(self, wish: bool) -> bool:
         """Whether any process wishes it."""
         if self.size == 1:
@@ -190,8 +202,7 @@ class Ranks:
         """
         if self.size == 1:
             return _unchanged
-        places: list[Any] = [None] * self.size
-        dist.all_gather_object(places, (socket.gethostname(), str(device)), self.group)
+        places = self.gather((socket.gethostname(), str(device)))
         if len({torch.device(place).type for _, place in places}) > 1:
             raise ConfigError(f"the processes compute on {places}: give all a GPU, or --device cpu")
         apart = device.type == "cuda" and len(set(places)) == self.size
@@ -256,15 +267,34 @@ def _is_lost(error: RuntimeError) -> bool:
     return known or any(word in str(error) for word in ("gloo", "NCCL", "onnection closed", "onnection reset"))
 
 
-def job_name() -> str | None:
-    """What the attempts of one torchrun have in common; None where torchrun did not start this process.
+def agent_name() -> str | None:
+    """The torchrun that started this process, by a name that its later attempts have too; None where none did."""
+    job = os.environ.get("TORCHELASTIC_RUN_ID")
+    return None if job is None else f"{job}@{socket.gethostname()}:{os.getppid()}"
 
-    With a rendezvous of its own it is the rendezvous's id; otherwise the agent's process, which outlives its workers.
+
+def meet(store: Any, rank: int, size: int) -> str:
+    """A name for this attempt, known to its processes and to no other.
+
+    torchrun may give a new attempt the store of the one before (torch 2.13 does, with --standalone and with c10d), in
+    which the addresses of dead processes lie; groups of the same names would call those. So each process asks under a
+    name it has just made up, and the first one answers with a new name for all.
     """
-    given = os.environ.get("TORCHELASTIC_RUN_ID")
-    return f"{socket.gethostname()}:{os.getppid()}" if given == "none" else given
-
-
-def is_restarted() -> bool:
-    """Whether torchrun has started this command before, in an attempt that failed."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    name = uuid.uuid4().hex
+    if rank:
+        store.set(f"vcr/ask/{rank}", name)
+        given: str = store.get(f"vcr/answer/{name}").decode()
+        store.set(f"vcr/heard/{given}/{rank}", "")
+        return given
+    waiting = set(range(1, size))
+    end = time.monotonic() + _MEETING_TIME.total_seconds()
+    while waiting:
+        for other in sorted(waiting):
+            if store.check([f"vcr/ask/{other}"]):  # it may be that of a dead one: then it is asked again later
+                store.set(f"vcr/answer/{store.get(f'vcr/ask/{other}').decode()}", name)
+            if store.check([f"vcr/heard/{name}/{other}"]):
+                waiting.discard(other)
+        if time.monotonic() > end:
+            raise RanksError(f"of the {size} processes of this training {sorted(waiting)} did not come: see their logs")
+        time.sleep(0.02)
+    return name
