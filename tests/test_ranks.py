@@ -4,12 +4,14 @@ import json
 import shutil
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 import vcr_graphormer as vcr
 from tests.command import run as run_command
@@ -19,7 +21,7 @@ from vcr_graphormer.ranks import Ranks, agent_name, meet
 
 THREE = 3
 # Gradients of shares are summed in another order than in one process. Over a few epochs that leaves 1e-6 of a loss.
-SAME = {"rel": 1e-5}
+SAME = 1e-5
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +90,7 @@ def test_an_agent_has_one_name_in_all_attempts(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_meeting_in_a_store_where_others_met_before() -> None:
-    store = torch.distributed.HashStore()
+    store = HashStore()
     names = []
     for _ in range(2):  # attempts; the second finds what the first left, and one that asked and died
         with ThreadPoolExecutor(3) as pool:
@@ -100,9 +102,9 @@ def test_a_meeting_in_a_store_where_others_met_before() -> None:
 
 
 def test_a_lost_process_is_one_readable_error() -> None:
-    with pytest.raises(RanksError, match="another process of this training ended.*--max-restarts.*--resume"):
-        with Ranks(0, 2).guarded():
-            raise RuntimeError("[gloo/transport/tcp/pair.cc:537] Read error: Connection reset by peer")
+    message = "another process of this training ended.*--max-restarts.*--resume"
+    with pytest.raises(RanksError, match=message), Ranks(0, 2).guarded():
+        raise RuntimeError("[gloo/transport/tcp/pair.cc:537] Read error: Connection reset by peer")
     with pytest.raises(RuntimeError, match="shape"), Ranks(0, 2).guarded():
         raise RuntimeError("shape mismatch")
     with pytest.raises(ConfigError), Ranks(0, 2).guarded():
@@ -146,12 +148,12 @@ def test_what_processes_tell_each_other(seen: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_the_gradient_is_that_of_one_process(shown: Path, case: str) -> None:
     alone = gradients(shown, case, Ranks())
-    close = {"rtol": 0.05, "atol": 2e-3} if case == "bfloat16" else {"rtol": 1e-4, "atol": 1e-6}
+    rtol, atol = (0.05, 2e-3) if case == "bfloat16" else (1e-4, 1e-6)
     for rank in range(THREE):
         found = np.load(shown / f"rank-{rank}.npz")
         assert {name for name in found.files if name.startswith(f"{case}/")} == set(alone)
         for name, expected in alone.items():
-            np.testing.assert_allclose(found[name], expected, err_msg=name, **close)
+            np.testing.assert_allclose(found[name], expected, rtol, atol, err_msg=name)
             assert np.abs(expected).max() > 0, name  # a gradient of nothing would agree with anything
 
 
@@ -161,7 +163,7 @@ def test_each_nodes_tokens_are_read_by_one_process(seen: list[dict[str, Any]]) -
         for epoch in range(4):
             asked = [[node for when, kind, node in row["rows"] if kind == training and when == epoch] for row in seen]
             assert all(asked)  # by every process
-            assert sorted(sum(asked, [])) == sorted(nodes.tolist())
+            assert sorted(chain(*asked)) == sorted(nodes.tolist())
 
 
 @pytest.mark.parametrize("name", ["history", "streamed"])
@@ -170,7 +172,7 @@ def test_the_curve_is_that_of_one_process(shown: Path, seen: list[dict[str, Any]
     alone.fit()
     for row in seen:
         for key in ("loss", "val_loss", "val"):
-            assert [one[key] for one in row[name]] == pytest.approx([one[key] for one in alone.history], **SAME)
+            assert [one[key] for one in row[name]] == pytest.approx([one[key] for one in alone.history], rel=SAME)
 
 
 def test_resumed_with_dropout_it_draws_the_same_masks(seen: list[dict[str, Any]]) -> None:
@@ -221,7 +223,7 @@ def two(saved: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, str]
 def assert_same_run(found: Run, expected: Run) -> None:
     assert len(expected.split.train) % 30 == 1  # so that one process has nothing in the last batch
     for key in ("epoch", "loss", "val_loss", "val", "best_epoch", "learning_rate"):
-        assert [row[key] for row in found.history] == pytest.approx([row[key] for row in expected.history], **SAME)
+        assert [row[key] for row in found.history] == pytest.approx([row[key] for row in expected.history], rel=SAME)
     assert found.metrics["scores"] == expected.metrics["scores"]
     files = [np.load(run.path / "predictions.npz") for run in (found, expected)]
     np.testing.assert_allclose(files[0]["probabilities"], files[1]["probabilities"], rtol=1e-4, atol=1e-5)
@@ -278,8 +280,8 @@ def test_a_killed_process_is_restarted_and_the_run_ends_as_if_it_had_not_died(
 
 def test_stopped_by_a_signal_all_end_after_the_epoch(saved: str, two: tuple[Run, str], tmp_path: Path) -> None:
     out = tmp_path / "run"
-    arguments = ("train", "--dataset", saved, "--out", str(out), *SETTINGS, "--set=training.epochs=600")
-    arguments += ("--set=training.patience=600", "--set=training.checkpoint_every=0")
+    long = ("--set=training.epochs=600", "--set=training.patience=600", "--set=training.checkpoint_every=0")
+    arguments = ("train", "--dataset", saved, "--out", str(out), *SETTINGS, *long)
     text = torchrun("tests.together", "1", "SIGINT", "2", *arguments, succeeds=False)
     assert text.count("stopped; continue with: vcr-graphormer train --resume") == 1, text
     assert "[rank" not in text  # no traceback of a process

@@ -23,6 +23,7 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]
 from torch.nn.parallel import DistributedDataParallel
 
 from .errors import ConfigError, RanksError, VCRError
@@ -72,8 +73,8 @@ class Ranks:
             if any(name not in os.environ for name in _MEETING) or os.environ["WORLD_SIZE"] == "1":
                 return cls()
             try:
-                store, rank, size = next(dist.rendezvous("env://", timeout=_MEETING_TIME))
-                store = dist.PrefixStore(meet(store, rank, size), store)
+                store, rank, size = next(rendezvous("env://", timeout=_MEETING_TIME))
+                store = PrefixStore(meet(store, rank, size), store)
                 dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
             except (RuntimeError, ValueError) as error:
                 raise RanksError(f"the processes of this training cannot meet: {error}") from error
@@ -210,7 +211,7 @@ class Ranks:
         group = _group(dist.group.WORLD, "nccl") if apart else self.group
         wrapped = DistributedDataParallel(_Last(worker), process_group=group, find_unused_parameters=True)
         # A lambda, since DDP refuses annotations that are texts, as all are in this file.
-        wrapped.register_comm_hook(group, lambda group, bucket: _add(group, bucket))
+        wrapped.register_comm_hook(group, lambda group, bucket: _add(group, bucket))  # noqa: PLW0108
         return wrapped
 
     @contextmanager
