@@ -207,6 +207,9 @@ def test_another_attempt_of_the_same_torchrun_goes_on_with_its_run_and_with_no_o
     with pytest.raises(KeyboardInterrupt):
         vcr.train(graph, split, CONFIG, out, device="cpu", on_epoch=stop)
     rows: list[dict[str, float]] = []
+    with pytest.raises(StoreError, match="holds a run already"):  # the same process again is no other attempt
+        vcr.train(graph, split, CONFIG, out, device="cpu")
+    monkeypatch.setattr("os.getpid", lambda: -1)
     with monkeypatch.context() as patch, pytest.raises(StoreError, match="holds a run already"):
         patch.setenv("TORCHELASTIC_RUN_ID", "another job")
         vcr.train(graph, split, CONFIG, out, device="cpu")
@@ -216,6 +219,7 @@ def test_another_attempt_of_the_same_torchrun_goes_on_with_its_run_and_with_no_o
     assert [row["epoch"] for row in run.history] == [1, 2, 3, 4, 5]
     (out / "config.toml").unlink()  # killed before it was ready to be continued: made anew
     (out / "metrics.json").unlink()
+    monkeypatch.setattr("os.getpid", lambda: -2)
     assert vcr.train(graph, split, CONFIG, out, device="cpu").metrics["epochs"] == 5
 
 

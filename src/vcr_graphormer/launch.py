@@ -93,6 +93,7 @@ def train_loaded(
 
     ranks = Ranks.join()
     with ranks.guarded():
+        device = ranks.device(device)
         agents = [name for name in dict.fromkeys(ranks.gather(agent_name())) if name is not None]
         ranks.first(prepare)
         return resume(out, device, threads, progress, on_epoch)
@@ -103,8 +104,10 @@ def _is_ours(folder: Path) -> bool:
 
     By its agents rather than by its count of restarts, which each agent keeps for itself.
     """
-    made = agent_name() is not None and (folder / RUN_FILE).is_file()
-    return made and agent_name() in read_json(folder / RUN_FILE).get("agents", [])
+    if agent_name() is None or not (folder / RUN_FILE).is_file():
+        return False
+    about = read_json(folder / RUN_FILE)
+    return agent_name() in about.get("agents", []) and about.get("process") != os.getpid()
 
 
 def _prepare(
@@ -142,7 +145,7 @@ def _prepare(
         "num_nodes": graph.num_nodes,
     }
     if agents:
-        about["agents"] = agents
+        about |= {"agents": agents, "process": os.getpid()}
     _make_room(folder, force)
     write_json(folder / RUN_FILE, about)  # first, so that what an interruption leaves is known for a run
     if graph.folder is None:
