@@ -69,7 +69,7 @@ def gathered(batch: Batch) -> list[Tensor]:
 
 
 def reading_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "vcr-read-ahead"]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("vcr-read-ahead")]
 
 
 def test_literal_values_of_a_padded_node() -> None:
@@ -237,3 +237,11 @@ def test_reading_ahead_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     time.sleep(0.05)
     assert len(read) == 4
     reader.close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_batches_of_parts_of_any_size_even_none(streamed: bool) -> None:
+    parts = [torch.tensor([3, 1]), torch.tensor([], dtype=torch.int64), torch.tensor([2])]
+    found = list(make_full(streamed=streamed).batches_of(parts))
+    assert [batch.nodes.tolist() for batch in found] == [[3, 1], [], [2]]
+    assert [len(batch.place) for batch in found] == [2, 0, 1]

@@ -9,6 +9,7 @@ import torch
 
 from vcr_graphormer import ModelConfig, Split, TokenConfig, TrainConfig, VCRGraphormer, generate, make_inputs, tokenize
 from vcr_graphormer.captured import CapturedStep
+from vcr_graphormer.ranks import Ranks
 from vcr_graphormer.training import Examples, Trainer
 
 
@@ -40,6 +41,15 @@ def test_inputs_that_must_be_searched_for_rows_cannot_be_recorded(tmp_path: Path
     assert trainer.inputs.takes_all_rows(100)
     assert not trainer.inputs.takes_all_rows(40)  # 40 lists of 9 rows name fewer than the 400 there are
     assert not replace(trainer.inputs, streamed=True).takes_all_rows(100)
+
+
+def test_with_several_processes_nothing_is_recorded(tmp_path: Path) -> None:
+    trainer = make_trainer(torch.device("cpu"), tmp_path / "tokens")
+    trainer.steps_taken = CapturedStep.WARM_UP
+    trainer.inputs = replace(trainer.inputs, device=torch.device("cuda"))  # nothing is computed there
+    assert CapturedStep.possible(trainer, trainer.nodes[:100])
+    trainer.ranks = Ranks(0, 2)
+    assert not CapturedStep.possible(trainer, trainer.nodes[:100])
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU; `take_step` is its twin on a CPU")

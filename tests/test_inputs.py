@@ -12,7 +12,7 @@ import torch
 from tests import naive
 from vcr_graphormer import ConfigError, Graph, GraphError, StoreError, TokenConfig, TokenStore, generate, tokenize
 from vcr_graphormer.batches import Inputs
-from vcr_graphormer.inputs import find_device, make_inputs
+from vcr_graphormer.inputs import find_device, make_inputs, residence
 from vcr_graphormer.labels import label_hops, label_matrix
 from vcr_graphormer.matrices import Matrix, SparseRows
 from vcr_graphormer.settings import ModelConfig
@@ -233,3 +233,14 @@ def test_label_inputs_need_labels(case: tuple[Graph, TokenStore], model: ModelCo
     graph, store = case
     with pytest.raises(GraphError, match="no labels"):
         convert(replace(graph, labels=None), store, model)
+
+
+def test_processes_that_torchrun_started_share_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = torch.device("cpu")
+    with Path("/proc/meminfo").open() as file:
+        free = next(int(line.split()[1]) for line in file if line.startswith("MemAvailable")) * 1024
+    # A matrix that pretends to take a quarter of the free memory: one process may take half of it for inputs.
+    matrix = np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (free >> 14, 1 << 10), (0, 0))
+    assert residence([matrix], device, torch.float32) == (True, True)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert residence([matrix], device, torch.float32) == (False, False)

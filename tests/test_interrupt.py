@@ -41,3 +41,14 @@ def test_in_a_thread_of_its_own_nothing_is_caught() -> None:
     thread.start()
     thread.join()
     assert handlers == [before]
+
+
+def test_under_torchrun_any_number_of_signals_is_one_wish(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    for sent in (signal.SIGINT, signal.SIGTERM):
+        with interruptible() as wish:
+            os.kill(os.getpid(), sent)
+            assert wish.is_set()
+            os.kill(os.getpid(), sent)  # the agent repeats what the terminal has told already
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

@@ -194,6 +194,35 @@ def test_two_processes_do_not_train_in_one_folder(run: Run, tmp_path: Path) -> N
         other.kill()
 
 
+def test_another_attempt_of_the_same_torchrun_goes_on_with_its_run_and_with_no_other(
+    graph: Graph, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+
+    def stop(row: dict[str, float]) -> None:
+        if row["epoch"] == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job")
+    with pytest.raises(KeyboardInterrupt):
+        vcr.train(graph, split, CONFIG, out, device="cpu", on_epoch=stop)
+    rows: list[dict[str, float]] = []
+    with pytest.raises(StoreError, match="holds a run already"):  # the same process again is no other attempt
+        vcr.train(graph, split, CONFIG, out, device="cpu")
+    monkeypatch.setattr("os.getpid", lambda: -1)
+    with monkeypatch.context() as patch, pytest.raises(StoreError, match="holds a run already"):
+        patch.setenv("TORCHELASTIC_RUN_ID", "another job")
+        vcr.train(graph, split, CONFIG, out, device="cpu")
+    # Even with force, which was meant for what lay there before the first attempt.
+    run = vcr.train(graph, split, CONFIG, out, device="cpu", force=True, on_epoch=rows.append)
+    assert [row["epoch"] for row in rows] == [3, 4, 5]
+    assert [row["epoch"] for row in run.history] == [1, 2, 3, 4, 5]
+    (out / "config.toml").unlink()  # killed before it was ready to be continued: made anew
+    (out / "metrics.json").unlink()
+    monkeypatch.setattr("os.getpid", lambda: -2)
+    assert vcr.train(graph, split, CONFIG, out, device="cpu").metrics["epochs"] == 5
+
+
 def test_multilabel(graph: Graph, tmp_path: Path) -> None:
     labels = np.eye(3, dtype=np.int64)[np.asarray(graph.labels)]
     labels[:, 2] |= labels[:, 0]

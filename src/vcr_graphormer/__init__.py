@@ -21,6 +21,7 @@ _HOMES = {
     "Predictions": "predictions",
     "Ranker": "pagerank",
     "Ranking": "pagerank",
+    "RanksError": "errors",
     "Run": "run",
     "Split": "split",
     "StoreError": "errors",
@@ -54,7 +55,15 @@ if TYPE_CHECKING:
     from .config import Config, load_config
     from .connections import Connections, content_connections, feature_connections, structure_connections
     from .datasets import load_dataset, load_splits, paper_split
-    from .errors import ClusterError, ConfigError, GraphError, StoreError, TrainingError, VCRError
+    from .errors import (
+        ClusterError,
+        ConfigError,
+        GraphError,
+        RanksError,
+        StoreError,
+        TrainingError,
+        VCRError,
+    )
     from .graph import Graph
     from .hops import hop_features
     from .inputs import make_inputs
@@ -82,6 +91,7 @@ __all__ = [
     "Predictions",
     "Ranker",
     "Ranking",
+    "RanksError",
     "Run",
     "Split",
     "StoreError",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import queue
-import threading
-from collections.abc import Callable, Iterator
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,8 @@ from torch import Tensor
 
 from .matrices import Matrix, select, slice_rows
 
-_AHEAD = 2  # batches read in the background while one is in use
+_AHEAD = 2  # batches that lie ready in the background while one is in use
+_MOST_READERS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +218,10 @@ class Inputs:
 
     def batches(self, nodes: Tensor, size: int, with_rows: bool = True) -> Iterator[Batch]:
         """Batches of consecutive `nodes`; read ahead in the background where they are streamed."""
-        parts = torch.split(nodes, size) if len(nodes) else ()
+        return self.batches_of(torch.split(nodes, size) if len(nodes) else (), with_rows)
+
+    def batches_of(self, parts: Sequence[Tensor], with_rows: bool = True) -> Iterator[Batch]:
+        """A batch of the nodes of each part, in their order."""
         if not self.streamed:
             return (self.batch(part, with_rows) for part in parts)
 
@@ -229,37 +234,18 @@ class Inputs:
         return _read_ahead(read, parts)
 
 
-def _read_ahead(read: Callable[[Tensor], Batch], parts: tuple[Tensor, ...]) -> Iterator[Batch]:
-    """Make batches in a thread of its own, a few ahead. An error there is raised here."""
-    ready: queue.Queue[Any] = queue.Queue(_AHEAD)
-    stopped = threading.Event()
-
-    def work() -> None:
+def _read_ahead(read: Callable[[Tensor], Batch], parts: Sequence[Tensor]) -> Iterator[Batch]:
+    """Make batches in threads of their own, a few ahead, in the order of the parts. An error there is raised here."""
+    readers = min(_MOST_READERS, max(1, (os.cpu_count() or 1) // 2))
+    with ThreadPoolExecutor(readers, "vcr-read-ahead") as pool:
+        waiting: deque[Future[Batch]] = deque()
         try:
             for part in parts:
-                if not _put(ready, read(part), stopped):
-                    return
-            _put(ready, None, stopped)
-        except BaseException as error:
-            _put(ready, error, stopped)
-
-    thread = threading.Thread(target=work, name="vcr-read-ahead", daemon=True)
-    thread.start()
-    try:
-        while (item := ready.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-    finally:
-        stopped.set()
-        thread.join()
-
-
-def _put(ready: queue.Queue[Any], item: Any, stopped: threading.Event) -> bool:
-    while not stopped.is_set():
-        try:
-            ready.put(item, timeout=0.1)
-        except queue.Full:
-            continue
-        return True
-    return False
+                waiting.append(pool.submit(read, part))
+                if len(waiting) > readers + _AHEAD:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:  # the caller may have stopped early
+            for future in waiting:
+                future.cancel()

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 class CapturedStep:
     """A whole step recorded as a CUDA graph and replayed: no time goes into launching its hundreds of kernels.
 
-    Only for full batches whose inputs lie on the GPU, whose shapes are then always the same. `Trainer.take_step` is
-    what is recorded, and what runs wherever this does not.
+    Only for full batches whose inputs lie on the GPU, whose shapes are then always the same, and for one process: the
+    sum of gradients over several is not recorded. `Trainer.take_step` is what is recorded, and what runs wherever this
+    does not.
     """
 
     WARM_UP = 3  # steps taken one by one first: they fill caches and make the optimizer's state
@@ -27,6 +28,7 @@ class CapturedStep:
         dense = all(isinstance(matrix, Tensor) for matrix in (*inputs.sources, *inputs.hops))
         return (
             inputs.device.type == "cuda"
+            and trainer.ranks.size == 1
             and trainer.steps_taken >= cls.WARM_UP
             and dense
             and len(nodes) == trainer.config.batch_size

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -15,6 +16,9 @@ from torch import Tensor
 
 from .errors import StoreError
 from .storage import replace_file
+
+if TYPE_CHECKING:
+    from .training import Trainer
 
 HISTORY = "history.jsonl"
 
@@ -36,6 +40,53 @@ def load_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             return {name: content.get_tensor(name) for name in content.keys()}, about  # noqa: SIM118
     except (SafetensorError, ValueError) as error:
         raise StoreError(f"{file} is damaged: {error}") from error
+
+
+def save_training(trainer: Trainer, file: Path) -> None:
+    """Write all that training depends on: weights, their average, the best ones, moments, generators, counters."""
+    tensors = {f"model/{name}": value for name, value in trainer.model.state_dict().items()}
+    if trainer.average is not None:
+        tensors |= {f"average/{name}": value for name, value in trainer.average.state_dict().items()}
+    best = trainer.best
+    tensors |= {f"best/{name}": value for name, value in best.state.items()}
+    names = [name for name, _ in trainer.model.named_parameters()]
+    moments = optimizer_tensors(trainer.optimizer, names)
+    tensors |= {f"optimizer/{name}": value for name, value in moments.items()}
+    tensors["random/cpu"] = torch.get_rng_state()
+    if trainer.inputs.device.type == "cuda":
+        tensors["random/cuda"] = torch.cuda.get_rng_state(trainer.inputs.device)
+    about = {"epoch": trainer.epoch, "step": trainer.step, "seconds": trainer.seconds, "best_epoch": best.epoch}
+    about |= {"improved": best.improved, "best_value": best.value, "best_loss": best.loss}
+    save_tensors(file, tensors, about)
+
+
+def restore_training(trainer: Trainer, file: Path) -> None:
+    """Put back what `save_training` wrote."""
+    try:
+        tensors, about = load_tensors(file)
+    except StoreError as error:
+        raise StoreError(f"{error}; delete it to train from the start") from error
+    device = trainer.inputs.device
+    try:
+        trainer.model.load_state_dict(under("model/", tensors))
+        if trainer.average is not None:
+            trainer.average.load_state_dict(under("average/", tensors))
+        names = [name for name, _ in trainer.model.named_parameters()]
+        restore_optimizer(trainer.optimizer, names, under("optimizer/", tensors))
+        trainer.best = replace(
+            trainer.best,
+            epoch=about["best_epoch"],
+            improved=about["improved"],
+            value=about["best_value"],
+            loss=about["best_loss"],
+            state={name: value.to(device) for name, value in under("best/", tensors).items()},
+        )
+        trainer.epoch, trainer.step, trainer.seconds = about["epoch"], about["step"], about["seconds"]
+        torch.set_rng_state(tensors["random/cpu"])
+        if device.type == "cuda" and "random/cuda" in tensors:
+            torch.cuda.set_rng_state(tensors["random/cuda"], device)
+    except (KeyError, RuntimeError) as error:
+        raise StoreError(f"{file} does not fit this run ({error}): delete it to start again") from error
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, names: list[str]) -> dict[str, Tensor]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import time
 import warnings
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,7 +14,7 @@ import typer
 
 from . import __version__
 from .benchmark_commands import app as benchmark_app
-from .errors import StoreError, VCRError
+from .errors import RanksError, StoreError, VCRError
 from .explain_commands import explain, report
 from .options import ConfigFile, DataRoot, DatasetName, Scheduler, Settings, Threads, Variant, read_config, say_error
 from .run_commands import embed, evaluate, predict, show_progress, train
@@ -36,11 +38,22 @@ def main() -> None:
     try:
         app(prog_name="vcr-graphormer")
     except VCRError as error:
-        say_error(str(error))
+        _tell(error)
         sys.exit(1)
     except KeyboardInterrupt:
         say_error("stopped")
         sys.exit(130)
+
+
+def _tell(error: VCRError) -> None:
+    """One line; of several processes under torchrun, the first speaks for those that only follow it into its end."""
+    rank = int(os.environ.get("RANK", "0")) if "TORCHELASTIC_RUN_ID" in os.environ else 0
+    if rank == 0:
+        say_error(str(error))
+    elif not isinstance(error, RanksError):
+        say_error(f"process {rank}: {error}")
+    else:
+        time.sleep(1)  # were this process the first to end, torchrun would end rank 0 before it has spoken
 
 
 def _show_warning(

@@ -30,6 +30,10 @@ class TrainingError(VCRError, ArithmeticError):
     """Training went astray: the loss is no longer a number."""
 
 
+class RanksError(VCRError, ConnectionError):
+    """Another of the processes that train together failed or cannot be reached."""
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> ConfigError:
     """The refusal of an unknown name, with the nearest known one.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -127,7 +128,9 @@ def _joined(parts: list[Tensor], streamed: bool) -> tuple[Tensor, ...]:
 
 def residence(matrices: list[Any], device: torch.device, dtype: torch.dtype) -> tuple[bool, bool]:
     """Whether the matrices fit on the device as dense ones, and whether they fit at all."""
-    free = _SHARE * (torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_memory())
+    sharing = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # those whom torchrun started here share main memory
+    main = available_memory() // sharing
+    free = _SHARE * (torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else main)
     dense = sum(matrix.shape[0] * matrix.shape[1] * dtype.itemsize for matrix in matrices)
     stored = sum(m.data.nbytes + m.indices.nbytes if sp.issparse(m) else m.nbytes for m in matrices)
     return dense <= free, min(dense, stored) <= free

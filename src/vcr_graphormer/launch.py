@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from . import __version__
+from .arrays import Array
 from .checkpoint import save_tensors
 from .config import Config, to_toml
 from .datasets import DataConfig, load_data
@@ -23,11 +24,12 @@ from .inference import Progress, compute, memory_advice, within_memory
 from .inputs import find_device
 from .labels import label_width, target_scale
 from .metrics import choose_metric, probabilities
+from .ranks import Ranks, agent_name
 from .run import RUN_FILE, RUN_VERSION, Run, versions
 from .split import PARTS, Split
-from .storage import MANIFEST, claim, replace_file, write_json
+from .storage import MANIFEST, claim, read_json, replace_file, write_json
 from .tokens import check_tokens, tokenize
-from .training import Examples, OnEpoch, Trainer
+from .training import Best, Examples, OnEpoch, Trainer
 
 SEEDS_FILE = "seeds.toml"
 
@@ -46,10 +48,13 @@ def train(
 ) -> Run:
     """Compute token lists, train the model on them, and leave a run folder that says everything.
 
-    Interrupted at any moment, `resume(out)` continues. The test part is read once, after training.
+    Interrupted at any moment, `resume(out)` continues. The test part is read once, after training. Started by torchrun,
+    its processes train one model together and the first one writes; a restart goes on from the last checkpoint.
 
     Parameters
     ----------
+    graph, split
+        Only the first process's are read.
     config
         All settings; the data section only describes where the graph came from.
     out
@@ -61,12 +66,63 @@ def train(
     threads
         For the token lists; default: all cores.
     progress, on_epoch
-        Called with (stage, done, total) and with each epoch's row of the history.
+        Called with (stage, done, total) and with each epoch's row of the history, in the first process only.
     """
-    config = config or Config()
+    return train_loaded(
+        lambda: (graph, split), config or Config(), out, tokens, device, force, threads, progress, on_epoch
+    )
+
+
+def train_loaded(
+    load: Callable[[], tuple[Graph, Split]],
+    config: Config,
+    out: str | Path,
+    tokens: str | Path | None = None,
+    device: str = "auto",
+    force: bool = False,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    on_epoch: OnEpoch | None = None,
+) -> Run:
+    """As `train`, of a graph that the first process alone loads; not even that one where torchrun restarted it."""
+
+    def prepare() -> None:
+        own = _is_ours(Path(out))
+        if not own or not (Path(out) / "config.toml").is_file():  # the last of what `_prepare` writes
+            _prepare(*load(), config, Path(out), tokens, device, force or own, agents)
+
+    ranks = Ranks.join()
+    with ranks.guarded():
+        device = ranks.device(device)
+        agents = [name for name in dict.fromkeys(ranks.gather(agent_name())) if name is not None]
+        ranks.first(prepare)
+        return resume(out, device, threads, progress, on_epoch)
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether an earlier attempt of the same torchrun made the run: then it is continued, never another one's.
+
+    By its agents rather than by its count of restarts, which each agent keeps for itself.
+    """
+    if agent_name() is None or not (folder / RUN_FILE).is_file():
+        return False
+    about = read_json(folder / RUN_FILE)
+    return agent_name() in about.get("agents", []) and about.get("process") != os.getpid()
+
+
+def _prepare(
+    graph: Graph,
+    split: Split,
+    config: Config,
+    folder: Path,
+    tokens: str | Path | None,
+    device: str,
+    force: bool,
+    agents: list[str],
+) -> None:
+    """Leave a run folder that `resume` can go on with."""
     _check(graph, split, config)
     find_device(device)
-    folder = Path(out)
     store = folder / "tokens" if tokens is None else Path(tokens)
     if tokens is not None:
         check_tokens(graph, split.train, config.tokens, tokens)
@@ -88,6 +144,8 @@ def train(
         "num_labels": label_width(graph),
         "num_nodes": graph.num_nodes,
     }
+    if agents:
+        about |= {"agents": agents, "process": os.getpid()}
     _make_room(folder, force)
     write_json(folder / RUN_FILE, about)  # first, so that what an interruption leaves is known for a run
     if graph.folder is None:
@@ -95,7 +153,6 @@ def train(
     split.save(folder / "split.npz")
     with replace_file(folder / "config.toml") as temporary:
         temporary.write_text(to_toml(config), encoding="utf-8")
-    return resume(folder, device, threads, progress, on_epoch)
 
 
 def resume(
@@ -106,17 +163,22 @@ def resume(
     on_epoch: OnEpoch | None = None,
 ) -> Run:
     """Go on with an interrupted run from its last checkpoint; a finished one is opened as it is."""
-    run = Run.open(path, device)
-    if run.finished:
-        return run
-    lock = claim(run.path / RUN_FILE)
-    try:
-        if run.finished:  # by another process, just now
-            return Run.open(path, device)
-        with torch.random.fork_rng(devices=[run.device] if run.device.type == "cuda" else []):
-            _execute(run, threads, progress, on_epoch)
-    finally:
-        lock.close()
+    ranks = Ranks.join()
+    with ranks.guarded():
+        device = ranks.device(device)
+        ranks.first(lambda: Run.open(path, device))  # what is wrong with it is told once
+        run = Run.open(path, device)
+        if ranks.agree(lambda: run.finished):
+            return run
+        lock = ranks.first(lambda: claim(run.path / RUN_FILE))
+        try:
+            if ranks.agree(lambda: run.finished):  # by another process, just now
+                return Run.open(path, device)
+            with torch.random.fork_rng(devices=[run.device] if run.device.type == "cuda" else []):
+                _execute(run, ranks, threads, progress, on_epoch)
+        finally:
+            if lock is not None:
+                lock.close()
     return Run.open(path, device)
 
 
@@ -159,48 +221,53 @@ def _pointer(target: Path, folder: Path) -> str:
     return os.path.relpath(target, folder) if near else str(target)
 
 
-def _execute(run: Run, threads: int | None, progress: Progress | None, on_epoch: OnEpoch | None) -> None:
-    graph, split, config = run.graph, run.split, run.config
+def _execute(run: Run, ranks: Ranks, threads: int | None, progress: Progress | None, on_epoch: OnEpoch | None) -> None:
+    if not ranks.is_first:
+        progress = on_epoch = None
     clock = [time.perf_counter()]
-    tokenize(graph, split.train, config.tokens, run.tokens_folder, threads, progress)
+    ranks.first(lambda: tokenize(run.graph, run.split.train, run.config.tokens, run.tokens_folder, threads, progress))
+    graph, split, config = run.graph, run.split, run.config
     clock.append(time.perf_counter())
     torch.manual_seed(config.training.seed)
     labels = np.asarray(graph.labels)
-    scale = run.scale
     seen, judged = (Examples(part, labels[part]) for part in (split.train, split.val))
     advice = memory_advice(config.training.batch_size, run.store.num_tokens, config.model.hidden_channels)
     with within_memory(run.device, advice):
         model = run.new_model().to(run.device)
-        trainer = Trainer(model, run.inputs, seen, judged, graph.task, config.training, scale, run.path)
+        trainer = Trainer(model, run.inputs, seen, judged, graph.task, config.training, run.scale, run.path, ranks)
     trainer.restore()
     best = trainer.fit(on_epoch)
     clock.append(time.perf_counter())
     model.load_state_dict(best.state)
     model.to(run.precision)
+    nodes = np.arange(graph.num_nodes)
+    part = compute(model, run.inputs, nodes[ranks.share(len(nodes))], run.batch_size, progress=progress)
+    logits = ranks.collect(part, len(nodes))
+    ranks.first(lambda: _write_results(run, ranks, trainer, best, logits, clock))
+
+
+def _write_results(run: Run, ranks: Ranks, trainer: Trainer, best: Best, logits: Array, clock: list[float]) -> None:
+    """Weights, predictions and, last, the metrics that make the run a finished one."""
+    graph, split, config = run.graph, run.split, run.config
     save_tensors(run.path / "model.safetensors", best.state, {"best_epoch": best.epoch})
-    logits = compute(model, run.inputs, np.arange(graph.num_nodes), run.batch_size, progress=progress)
-    predicted = probabilities(logits, graph.task, scale)
+    predicted = probabilities(logits, graph.task, run.scale)
     run.wrap(np.arange(graph.num_nodes), predicted).save(run.path / "predictions.npz", overwrite=True)
     clock.append(time.perf_counter())
     scores = {part: run.score(predicted[getattr(split, part)], getattr(split, part)) for part in PARTS}
-    metric = trainer.metric
     seconds = dict(zip(("tokenize", "train", "predict"), np.diff(clock).round(3).tolist(), strict=True))
     write_json(
         run.path / "metrics.json",
         {
             "dataset": graph.name,
-            "metric": metric,
-            **{part: scores[part][metric] for part in PARTS},
-            # JSON has no NaN: a metric that a part cannot have, such as ROC-AUC of a single class, is null.
-            "scores": {
-                part: {name: None if np.isnan(v) else v for name, v in row.items()} for part, row in scores.items()
-            },
+            "metric": trainer.metric,
+            **{part: scores[part][trainer.metric] for part in PARTS},
+            "scores": {part: _without_nan(row) for part, row in scores.items()},
             "seed": config.training.seed,
             "split_seed": config.data.seed,
             "epochs": trainer.epoch,
             "best_epoch": best.epoch,
-            "parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "device": _device_name(run.device),
+            "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
+            "device": _device_name(run.device) + (f", {ranks.size} processes" if ranks.size > 1 else ""),
             "precision": str(run.precision).removeprefix("torch."),
             # Training in all, across interruptions; the others as this process saw them.
             "timings": {**seconds, "train": round(trainer.seconds, 3)},
@@ -236,6 +303,8 @@ def train_seeds(
     """
     if seeds < 1:
         raise ConfigError(f"seeds is {seeds}; it must be 1 or more")
+    if Ranks.join().size > 1:
+        raise ConfigError("several seeds are trained one after another in one process, not under torchrun")
     folder = Path(out)
     started = folder / SEEDS_FILE
     if not started.is_file() or force:

@@ -29,6 +29,8 @@ from .options import (
 
 if TYPE_CHECKING:
     from .config import Config
+    from .graph import Graph
+    from .split import Split
 
 
 @contextmanager
@@ -65,24 +67,37 @@ def train(
 ) -> None:
     """Tokenize, train, evaluate: leaves a run folder with settings, weights, metrics and predictions."""
     from .console import print_history
-    from .launch import SEEDS_FILE, load_labelled
+    from .launch import SEEDS_FILE, load_labelled, train_loaded
     from .launch import resume as resume_run
-    from .launch import train as train_run
+    from .ranks import Ranks
     from .run import Run
 
-    if resume is not None:
-        given = (dataset, data, out, config, override, seeds, tokens, force)
-        if any(given) or variant != "default":
-            raise ConfigError("--resume takes the settings of the run: leave out the other options")
-        if (resume / SEEDS_FILE).is_file():
-            raise ConfigError(f"{resume} holds the runs of several seeds: give the same train command again")
-        folder, chosen = resume, Run.open(resume, device).config
-    else:
+    def choose() -> tuple[Path, Config]:
+        if resume is not None:
+            given = (dataset, data, out, config, override, seeds, tokens, force)
+            if any(given) or variant != "default":
+                raise ConfigError("--resume takes the settings of the run: leave out the other options")
+            if (resume / SEEDS_FILE).is_file():
+                raise ConfigError(f"{resume} holds the runs of several seeds: give the same train command again")
+            return resume, Run.open(resume, device).config
         chosen = read_config(config, override, variant, dataset=dataset, root=data)
-        folder = out or Path("runs") / Path(chosen.data.dataset).resolve().name
-    if seeds is not None:
-        if tokens is not None or tensorboard:
+        if seeds is not None and (tokens is not None or tensorboard):
             raise ConfigError("--tokens and --tensorboard are for one run: leave them out with --seeds")
+        if seeds is not None and ranks.size > 1:
+            raise ConfigError(
+                "--seeds trains one seed after another in one process: under torchrun leave it out and give each seed "
+                "a command of its own (--set training.seed=N --set data.seed=N --out RUN-N)"
+            )
+        return out or Path("runs") / Path(chosen.data.dataset).resolve().name, chosen
+
+    def load() -> tuple[Graph, Split]:
+        graph, split = load_labelled(chosen.data)
+        typer.echo(repr(graph))
+        return graph, split
+
+    ranks = Ranks.join()
+    folder, chosen = ranks.agree(choose)
+    if seeds is not None:
         _train_seeds(chosen, seeds, folder, device, force, threads)
         return
     writer = _tensorboard(folder) if tensorboard else None
@@ -91,17 +106,17 @@ def train(
             if resume is not None:
                 run = resume_run(folder, device, threads, progress, on_epoch)
             else:
-                graph, split = load_labelled(chosen.data)
-                typer.echo(repr(graph))
-                run = train_run(graph, split, chosen, folder, tokens, device, force, threads, progress, on_epoch)
+                run = train_loaded(load, chosen, folder, tokens, device, force, threads, progress, on_epoch)
     except KeyboardInterrupt:
         begun = (folder / "config.toml").is_file()
         way = f"; continue with: vcr-graphormer train --resume {shlex.quote(str(folder))}" if begun else ""
-        say_error(f"stopped{way}")
+        if ranks.is_first:
+            say_error(f"stopped{way}")
         raise typer.Exit(130) from None
-    print_history(run)
-    typer.echo(f"the run lies in {run.path}")
-    typer.echo(f"next: vcr-graphormer predict {run.path} --out predictions.csv")
+    if ranks.is_first:
+        print_history(run)
+        typer.echo(f"the run lies in {run.path}")
+        typer.echo(f"next: vcr-graphormer predict {run.path} --out predictions.csv")
 
 
 def _train_seeds(chosen: Config, seeds: int, folder: Path, device: str, force: bool, threads: int | None) -> None:

@@ -19,21 +19,14 @@ from torch import Tensor
 from .arrays import Array, Task
 from .batches import Batch, Inputs
 from .captured import CapturedStep
-from .checkpoint import (
-    HISTORY,
-    cut_history,
-    load_tensors,
-    optimizer_tensors,
-    restore_optimizer,
-    save_tensors,
-    under,
-)
+from .checkpoint import HISTORY, cut_history, read_history, restore_training, save_training
 from .errors import ConfigError, StoreError, TrainingError
 from .inference import choose_micro_batch, choose_precision, compute, memory_advice, within_memory
 from .interrupt import interruptible
 from .metrics import choose_metric, is_better, measure, probabilities
 from .model import VCRGraphormer
 from .objective import compute_loss, count_known, learning_rate
+from .ranks import Ranks
 from .settings import TrainConfig
 
 OnEpoch = Callable[[dict[str, float]], None]
@@ -76,6 +69,8 @@ class Trainer:
         Mean and standard deviation of regression targets: the model learns standardized ones.
     folder
         Where `history.jsonl` and checkpoints go; None keeps everything in memory.
+    ranks
+        The processes that train this model together: each takes its share of every batch; the first one writes.
     """
 
     def __init__(
@@ -88,7 +83,10 @@ class Trainer:
         config: TrainConfig,
         scale: tuple[Array, Array] | None = None,
         folder: Path | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
+        self.ranks = ranks or Ranks()
+        self.ranks.align(model)
         self.model, self.inputs, self.train, self.val, self.task = model, inputs, train, val, task
         self.config, self.scale, self.folder = config.check(task), scale, folder
         self.metric = choose_metric(config.metric, task)
@@ -104,6 +102,7 @@ class Trainer:
         )
         # Products in low precision run on a copy; the weights themselves are kept and updated in float32.
         self.worker = model if self.precision == torch.float32 else copy.deepcopy(model).to(self.precision)
+        self.joint = self.ranks.joint(self.worker, inputs.device)
         self.captured: CapturedStep | None = None
         self.compiled = torch.compile(self.worker.forward, dynamic=False) if config.compile and on_gpu else None
         self.steps_taken = 0
@@ -111,6 +110,8 @@ class Trainer:
         self.nodes = torch.from_numpy(train.nodes).to(inputs.home)
         self.labels, self.val_labels = self._wanted(train).to(inputs.device), self._wanted(val)
         self.advice = memory_advice(config.batch_size, inputs.num_tokens, model.config.hidden_channels)
+        own = self.ranks.share(config.batch_size)
+        self.full_share = own.stop - own.start  # nodes of this process in a full batch
         self.steps_per_epoch = -(-len(train.nodes) // config.batch_size)
         self.epoch, self.step, self.seconds, self.rate = 0, 0, 0.0, 0.0
         self.best = Best()
@@ -127,10 +128,10 @@ class Trainer:
                 row = self._run_epoch()
                 if on_epoch is not None:
                     on_epoch(row)
-                every = self.config.checkpoint_every
-                if self.folder is not None and (wish.is_set() or (every and self.epoch % every == 0)):
+                every, stop = self.config.checkpoint_every, self.ranks.any(wish.is_set())
+                if self.folder is not None and (stop or (every and self.epoch % every == 0)):
                     self.save()
-                if wish.is_set():
+                if stop:
                     raise KeyboardInterrupt(f"stopped after epoch {self.epoch}")
         return self.best
 
@@ -146,10 +147,10 @@ class Trainer:
         loss = self._train_epoch()
         self.epoch += 1
         judged = self.model if self.average is None else self.average
-        logits = self.val_logits = compute(self._low_precision(judged), self.inputs, self.val.nodes, self.micro_batch)
-        value = measure(self.metric, probabilities(logits, self.task, self.scale), self.val.labels, self.task)
-        val_loss = float(compute_loss(torch.from_numpy(logits), self.val_labels, self.task))
-        self._check_validation(logits, value)
+        nodes = self.val.nodes[self.ranks.share(len(self.val.nodes))]
+        part = compute(self._low_precision(judged), self.inputs, nodes, self.micro_batch)
+        self.val_logits = self.ranks.collect(part, len(self.val.nodes))
+        value, val_loss = self.ranks.agree(self._judge)
         better = self.best.epoch == 0 or is_better(self.metric, value, self.best.value)
         if better or (value == self.best.value and val_loss < self.best.loss):
             # A copy: the live weights go on changing.
@@ -166,10 +167,24 @@ class Trainer:
             "seconds": round(self.seconds, 3),
         }
         self.history.append(row)
-        if self.folder is not None:
+        if self.folder is not None and self.ranks.is_first:
             with (self.folder / HISTORY).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
         return row
+
+    def _judge(self) -> tuple[float, float]:
+        """Validation metric and loss."""
+        # Weights that give no numbers are neither kept as the best nor written to a checkpoint.
+        if not np.isfinite(self.val_logits).all():
+            self._stop("the validation outputs are no longer numbers after", self.step)
+        predicted = probabilities(self.val_logits, self.task, self.scale)
+        value = measure(self.metric, predicted, self.val.labels, self.task)
+        if math.isnan(value):
+            raise ConfigError(
+                f"training.metric {self.metric} cannot be computed on the validation part, which has one kind of label "
+                f"only: choose another metric or a larger part"
+            )
+        return value, float(compute_loss(torch.from_numpy(self.val_logits), self.val_labels, self.task))
 
     def _wanted(self, examples: Examples) -> Tensor:
         """What the model's outputs are compared with."""
@@ -189,31 +204,43 @@ class Trainer:
     def _train_epoch(self) -> float:
         """One pass over the training nodes; returns the mean loss of its steps."""
         self.worker.train()
-        # Drawn from seed and epoch, not from a running state, so that a resumed run takes the same order.
+        self.ranks.seed(self.config.seed, self.epoch)
+        # Drawn from seed and epoch, not from a running state, so that a resumed run takes the same order; so do all
+        # processes.
         generator = torch.Generator().manual_seed((self.config.seed * 1_000_003 + self.epoch) % 2**63)
         order = torch.randperm(len(self.nodes), generator=generator)
         nodes = torch.split(self.nodes[order.to(self.nodes.device)], self.config.batch_size)
         labels = torch.split(self.labels[order.to(self.labels.device)], self.config.batch_size)
+        own = [part[self.ranks.share(len(part))] for part in nodes]
         losses = torch.zeros(len(nodes), device=self.inputs.device)
-        on_cpu = self.inputs.device.type == "cpu"
-        batches = iter(self.inputs.batches(torch.cat(nodes), self.config.batch_size)) if self.inputs.streamed else None
-        for number, (part, wanted) in enumerate(zip(nodes, labels, strict=True)):
+        # On a GPU, looking would wait for it at every step; several processes look together, after the epoch.
+        looking = self.inputs.device.type == "cpu" and self.ranks.size == 1
+        batches = iter(self.inputs.batches_of(own)) if self.inputs.streamed else None
+        for number, (part, whole) in enumerate(zip(own, labels, strict=True)):
             batch = None if batches is None else next(batches)
-            losses[number] = self.advance(part, wanted, batch)
-            if on_cpu:  # on a GPU, looking would wait for it at every step
+            wanted = whole[self.ranks.share(len(whole))]
+            total = None if self.ranks.size == 1 else count_known(whole, self.task)
+            losses[number] = self.advance(part, wanted, batch, total)
+            if looking:
                 self._check(losses[: number + 1])
-        self._check(losses)
+        losses = self.ranks.sum(losses)
+        self.ranks.first(lambda: self._check(losses))
         return float(losses.mean())
 
-    def advance(self, nodes: Tensor, labels: Tensor, batch: Batch | None = None) -> Tensor:
-        """One step of the schedule: rate, optimizer, average. `batch`: the nodes' batch where it was read ahead."""
+    def advance(
+        self, nodes: Tensor, labels: Tensor, batch: Batch | None = None, total: Tensor | int | None = None
+    ) -> Tensor:
+        """One step of the schedule: rate, optimizer, average.
+
+        `batch`: the nodes' batch where it was read ahead; `total`: known labels of the step in all processes.
+        """
         self.step += 1
         self._set_rate(learning_rate(self.step, self.steps_per_epoch * self.config.epochs, self.config))
         if batch is None and CapturedStep.possible(self, nodes):
             self.captured = self.captured or CapturedStep(self, nodes, labels)
             loss = self.captured(nodes, labels)
         else:
-            loss = self.take_step(self.inputs.batch(nodes) if batch is None else batch, labels)
+            loss = self.take_step(self.inputs.batch(nodes) if batch is None else batch, labels, total)
         self._update_average()
         return loss
 
@@ -225,13 +252,13 @@ class Trainer:
             group["lr"] = rate
         self.rate = rate
 
-    def take_step(self, batch: Batch, labels: Tensor) -> Tensor:
-        """One step of the optimizer; returns the loss."""
+    def take_step(self, batch: Batch, labels: Tensor, total: Tensor | int | None = None) -> Tensor:
+        """One step of the optimizer; returns the loss, with several processes this one's part of it."""
         parameters = list(self.model.parameters())
         worker = self._low_precision(self.model)
         worker.zero_grad(set_to_none=True)
         with within_memory(self.inputs.device, self.advice):
-            loss = self._backward(worker, batch, labels)
+            loss = self._backward(worker, batch, labels, count_known(labels, self.task) if total is None else total)
         if worker is not self.model:
             for parameter, low in zip(parameters, worker.parameters(), strict=True):
                 parameter.grad = None if low.grad is None else low.grad.float()
@@ -241,21 +268,20 @@ class Trainer:
         self.steps_taken += 1
         return loss
 
-    def _backward(self, worker: VCRGraphormer, batch: Batch, labels: Tensor) -> Tensor:
+    def _backward(self, worker: VCRGraphormer, batch: Batch, labels: Tensor, total: Tensor | int) -> Tensor:
         """Gradients of one step, part by part: the rows are projected once, each part adds to their gradient."""
-        total = count_known(labels, self.task)
         loss = torch.zeros((), device=self.inputs.device)
         projected = worker.project_rows(batch.rows, batch.super_rows)
         rows = projected.detach().requires_grad_()
         parts = zip(batch.split(self.micro_batch), torch.split(labels, self.micro_batch), strict=True)
-        for part, wanted in parts:
+        for part, wanted in parts if len(batch) else ():  # the last batch may be too small for every process
             weight = count_known(wanted, self.task) / total
-            full = len(part) == self.config.batch_size
+            full = len(part) == self.full_share
             logits = (self.compiled if self.compiled is not None and full else worker)(part, rows).float()
             share = weight * compute_loss(logits, wanted, self.task, self.config.label_smoothing)
             torch.autograd.backward(share)
             loss += share.detach()
-        torch.autograd.backward(projected, rows.grad)
+        torch.autograd.backward(self.joint(projected), torch.zeros_like(rows) if rows.grad is None else rows.grad)
         return loss
 
     def _update_average(self) -> None:
@@ -272,16 +298,6 @@ class Trainer:
         step = self.epoch * self.steps_per_epoch + int(wrong[0]) + 1
         self._stop(f"the loss became {float(losses[wrong[0]])} at", step)
 
-    def _check_validation(self, logits: Array, value: float) -> None:
-        """Weights that give no numbers are neither kept as the best nor written to a checkpoint."""
-        if not np.isfinite(logits).all():
-            self._stop("the validation outputs are no longer numbers after", self.step)
-        if math.isnan(value):
-            raise ConfigError(
-                f"training.metric {self.metric} cannot be computed on the validation part, which has one kind of label "
-                f"only: choose another metric or a larger part"
-            )
-
     def _stop(self, what: str, step: int) -> NoReturn:
         kept = "no checkpoint was written yet"
         if self.folder is not None and (self.folder / CHECKPOINT).is_file():
@@ -294,44 +310,25 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint from which training goes on exactly as if it had not stopped."""
-        assert self.folder is not None
-        tensors = {f"model/{name}": value for name, value in self.model.state_dict().items()}
-        if self.average is not None:
-            tensors |= {f"average/{name}": value for name, value in self.average.state_dict().items()}
-        tensors |= {f"best/{name}": value for name, value in self.best.state.items()}
-        names = [name for name, _ in self.model.named_parameters()]
-        moments = optimizer_tensors(self.optimizer, names)
-        tensors |= {f"optimizer/{name}": value for name, value in moments.items()}
-        tensors["random/cpu"] = torch.get_rng_state()
-        if self.inputs.device.type == "cuda":
-            tensors["random/cuda"] = torch.cuda.get_rng_state(self.inputs.device)
-        about = {"epoch": self.epoch, "step": self.step, "seconds": self.seconds, "best_epoch": self.best.epoch}
-        about |= {"improved": self.best.improved, "best_value": self.best.value, "best_loss": self.best.loss}
-        save_tensors(self.folder / CHECKPOINT, tensors, about)
+        if self.folder is not None and self.ranks.is_first:
+            save_training(self, self.folder / CHECKPOINT)
 
     def restore(self) -> None:
         """Continue from the folder's checkpoint; from the start where there is none."""
+        found = self.ranks.agree(self._restore)
+        if not self.ranks.is_first and self._restore() != found:
+            raise StoreError(
+                f"process {self.ranks.rank} finds the checkpoint of epoch {self.epoch} in {self.folder}, the first "
+                f"process that of {found}: the run must lie on a file system that all machines share"
+            )
+
+    def _restore(self) -> int:
         assert self.folder is not None
-        file = self.folder / CHECKPOINT
-        if not file.is_file():
-            (self.folder / HISTORY).unlink(missing_ok=True)
-            return
-        try:
-            tensors, about = load_tensors(file)
-        except StoreError as error:
-            raise StoreError(f"{error}; delete it to train from the start") from error
-        try:
-            self.model.load_state_dict(under("model/", tensors))
-            if self.average is not None:
-                self.average.load_state_dict(under("average/", tensors))
-            names = [name for name, _ in self.model.named_parameters()]
-            restore_optimizer(self.optimizer, names, under("optimizer/", tensors))
-            best = {name: value.to(self.inputs.device) for name, value in under("best/", tensors).items()}
-            self.best = Best(about["best_epoch"], about["improved"], about["best_value"], about["best_loss"], best)
-            self.epoch, self.step, self.seconds = about["epoch"], about["step"], about["seconds"]
-            torch.set_rng_state(tensors["random/cpu"])
-            if self.inputs.device.type == "cuda" and "random/cuda" in tensors:
-                torch.cuda.set_rng_state(tensors["random/cuda"], self.inputs.device)
-        except (KeyError, RuntimeError) as error:
-            raise StoreError(f"{file} does not fit this run ({error}): delete it to start again") from error
-        self.history = cut_history(self.folder / HISTORY, self.epoch)
+        file, history = self.folder / CHECKPOINT, self.folder / HISTORY
+        if file.is_file():
+            restore_training(self, file)
+        if self.ranks.is_first:
+            self.history = cut_history(history, self.epoch)
+        else:
+            self.history = read_history(history)[: self.epoch]
+        return self.epoch
