@@ -1,9 +1,10 @@
-"""Time of each stage of tokenize against the number of edges, 10^5 to 10^7, with the fitted log-log slope.
+"""Time and memory of each stage of tokenize against edges (10^5 to 10^7), neighbours and clusters, with fitted slopes.
 
-python benchmarks/growth.py     about ten minutes on two cores
+    python benchmarks/growth.py     about ten minutes on two cores; results/growth.json and .png
 
-Generated graphs of 10 edges per node and 1,000 nodes per community; 10 clusters, k̄ = k̂ = 5, L = 3, 32 features. Writes
-results/growth.json and .png.
+Generated graphs of 10 edges per node and 1,000 nodes per community; 10 clusters, k̄ = k̂ = 5, L = 3, 32 features, unless
+the axis says otherwise; neighbours and clusters are varied at 10^6 edges. Each point has a process of its own; memory
+is its peak less what it had before the work. A slope is the exponent of a power law fitted to all points of an axis.
 """
 
 from __future__ import annotations
@@ -11,70 +12,100 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from common import print_table, write_result
+from scale import in_a_process
 
 import vcr_graphormer as vcr
+from vcr_graphormer.measure import peak_memory, reset_peak_memory
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 SIZES = (100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
+MIDDLE = 1_000_000
+NEIGHBOURS = (2, 5, 10, 20, 40, 80)
+CLUSTERS = (10, 30, 100, 300, 1000)
+CONFIG = vcr.TokenConfig(hops=3, clusters=10, structure_tokens=5, content_tokens=5)
 STAGES = {
     "METIS": ("structure connections", "coarse clusters"),
     "vectors": ("structure vectors", "content vectors"),
     "rankings": ("structure ranking", "content ranking"),
     "hops": ("hop features",),
 }
+COLOURS = {"METIS": "#E69F00", "vectors": "#56B4E9", "rankings": "#009E73", "hops": "#CC79A7", "all": "#000000"}
 
 
-def measure(edges: int) -> dict[str, Any]:
+def measure(edges: int, config: vcr.TokenConfig) -> dict[str, Any]:
     """Tokenize one graph in a temporary folder and read off its stages."""
-    graph = vcr.generate(edges // 10, edges, classes=10, communities=max(10, edges // 10_000), homophily=0.8, seed=0)
-    split = vcr.Split.random(graph.labels, seed=0)
-    config = vcr.TokenConfig(hops=3, clusters=10, structure_tokens=5, content_tokens=5)
     with tempfile.TemporaryDirectory() as folder:
+        small = vcr.generate(2_000, 20_000, communities=10)  # compile
+        vcr.tokenize(small, vcr.Split.random(small.labels, seed=0).train, CONFIG, Path(folder) / "small")
+        graph = vcr.generate(edges // 10, edges, communities=max(10, edges // 10_000), homophily=0.8, seed=0)
+        split = vcr.Split.random(graph.labels, seed=0)
+        reset_peak_memory()
+        before = peak_memory()
         store = vcr.tokenize(graph, split.train, config, Path(folder) / "tokens")
         stages = json.loads((store.path / "stages.json").read_text())
-    row: dict[str, Any] = {"edges": edges}
+    row: dict[str, Any] = {"edges": edges, "neighbours": config.structure_tokens, "clusters": config.clusters}
     for name, parts in STAGES.items():
         row[name] = sum(stages[part]["seconds"] for part in parts)
+        row[f"{name} bytes"] = max(stages[part]["peak_bytes"] for part in parts) - before
     row["all"] = sum(stage["seconds"] for stage in stages.values())
+    row["all bytes"] = max(row[f"{name} bytes"] for name in STAGES)
     row["ranking visits per edge"] = sum(stages[part]["visits"] for part in STAGES["rankings"]) / edges
-    row["peak bytes"] = max(stage["peak_bytes"] for stage in stages.values())
     return row
 
 
-def slope(rows: list[dict[str, Any]], stage: str) -> float:
-    """Fitted exponent of time over edges."""
-    edges, seconds = (np.log([row[key] for row in rows]) for key in ("edges", stage))
-    return float(np.polyfit(edges, seconds, 1)[0])
+def slope(rows: list[dict[str, Any]], axis: str, what: str) -> float:
+    """Fitted exponent of what over the axis."""
+    x, y = (np.log([max(1e-9, row[key]) for row in rows]) for key in (axis, what))
+    return float(np.polyfit(x, y, 1)[0])
+
+
+def draw(axes: dict[str, list[dict[str, Any]]], slopes: dict[str, dict[str, float]], file: Path) -> None:
+    """Time against each axis, and memory against edges."""
+    figure, places = plt.subplots(2, 2, figsize=(11, 8), dpi=110)
+    panels = [("edges", "", "seconds on two cores"), ("edges", " bytes", "bytes")]
+    panels += [(axis, "", "seconds on two cores") for axis in ("neighbours", "clusters")]
+    for place, (axis, what, label) in zip(places.flat, panels, strict=True):
+        rows = axes[axis]
+        for stage, colour in COLOURS.items():
+            x, y = [row[axis] for row in rows], [row[f"{stage}{what}"] for row in rows]
+            place.loglog(x, y, marker="o", color=colour, label=f"{stage}: {slopes[axis][f'{stage}{what}']:.2f}")
+        place.set(xlabel=axis, ylabel=label)
+        place.legend(frameon=False, title="slope")
+    figure.suptitle("tokenize on generated graphs, ten edges per node")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, bbox_inches="tight")
 
 
 def main() -> None:
     """Run, print, draw, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--middle", type=int, default=MIDDLE, help="edges where neighbours and clusters are varied")
     parser.add_argument("--out", default="results/growth.json", type=Path)
     arguments = parser.parse_args()
-    measure(20_000)  # compile
-    rows = [measure(edges) for edges in arguments.sizes]
-    print_table(rows)
-    slopes = {stage: slope(rows, stage) for stage in (*STAGES, "all")}
-    print("slopes:", ", ".join(f"{stage} {value:.2f}" for stage, value in slopes.items()))
-    figure, axes = plt.subplots(figsize=(7, 4), dpi=110)
-    for stage, colour in zip((*STAGES, "all"), ("#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#000000"), strict=True):
-        edges, seconds = ([row[key] for row in rows] for key in ("edges", stage))
-        axes.loglog(edges, seconds, marker="o", color=colour, label=f"{stage}: slope {slopes[stage]:.2f}")
-    axes.set(xlabel="edges", ylabel="seconds on two cores", title="tokenize")
-    axes.legend(frameon=False)
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(arguments.out.with_suffix(".png"), bbox_inches="tight")
-    write_result(arguments.out, {"rows": rows, "slopes": slopes})
+    some = {count: replace(CONFIG, structure_tokens=count, content_tokens=count) for count in NEIGHBOURS}
+    grouped = {count: replace(CONFIG, clusters=count) for count in CLUSTERS}
+    axes = {
+        "edges": [in_a_process(measure, edges, CONFIG) for edges in arguments.sizes],
+        "neighbours": [in_a_process(measure, arguments.middle, config) for config in some.values()],
+        "clusters": [in_a_process(measure, arguments.middle, config) for config in grouped.values()],
+    }
+    measured = [name for stage in COLOURS for name in (stage, f"{stage} bytes")]
+    slopes = {axis: {name: slope(rows, axis, name) for name in measured} for axis, rows in axes.items()}
+    for axis, rows in axes.items():
+        print_table(rows)
+        print(f"slopes over {axis}:", ", ".join(f"{name} {value:.2f}" for name, value in slopes[axis].items()))
+    draw(axes, slopes, arguments.out.with_suffix(".png"))
+    write_result(arguments.out, {"rows": axes, "slopes": slopes})
 
 
 if __name__ == "__main__":

@@ -131,6 +131,23 @@ def test_needed_rows_and_all_rows_hold_the_same_features(chosen: list[int]) -> N
     assert numbers == sorted(set(numbers))  # each once
 
 
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=7))
+def test_batches_on_a_gpu_have_one_shape_and_the_same_features(chosen: list[int]) -> None:
+    # A graph so large that a batch names fewer than a sixteenth of its nodes; nothing is computed on the device.
+    few = make_full()
+    many = replace(few, features=torch.cat([few.features, torch.zeros(2000, 2)]))  # type: ignore[list-item]
+    many = replace(many, ids=(torch.where(few.ids[0] >= 5, few.ids[0] + 2000, few.ids[0]),))
+    gpu = replace(many, device=torch.device("cuda"), rich_tokens=0)
+    nodes = torch.tensor(chosen)
+    assert gpu.same_shapes
+    assert not replace(gpu, streamed=True).same_shapes
+    mine, theirs = gpu.batch(nodes), replace(few, rich_tokens=0, streamed=True).batch(nodes)
+    assert mine.rows[0].shape[0] == mine.place.numel()
+    for first, second in zip(gathered(mine), gathered(theirs), strict=True):
+        assert torch.equal(first, second)
+
+
 def test_super_nodes_follow_the_rows() -> None:
     inputs = make_full()
     needed = inputs.batch(torch.tensor([0]))  # rows 0 and 1, then super nodes 5, 6, 7 at 2, 3, 4

@@ -120,3 +120,31 @@ def test_random_content_leaves_the_rest_alone(graph: vcr.Graph, monkeypatch: pyt
     assert torch.equal(real.ids[0][:, :3], random.ids[0][:, :3])
     assert torch.equal(real.scores[0], random.scores[0])
     assert not torch.equal(real.ids[0][:, 3:], random.ids[0][:, 3:])
+
+
+def test_the_whole_pipeline_at_a_hundredth_of_amazon2m(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scale = load("scale", monkeypatch)
+    scale.make_graph(0.01, tmp_path / "graph")
+    row = scale.measure(0.01, tmp_path, 1, 2)
+    assert (row["nodes"], row["edges"]) == (24_490, 618_591)
+    store = vcr.TokenStore.open(tmp_path / "tokens")
+    store.verify()
+    assert (store.num_hops, store.num_tokens, int(store.assignment("structure").max()) + 1) == (10, 21, 300)
+    # Everything is listed: five neighbours of both kinds for every node that has any.
+    degrees = vcr.Graph.open(tmp_path / "graph").degrees
+    for kind in ("structure", "content"):
+        assert (store.ids(kind)[degrees > 0] >= 0).all()
+    assert row["both rankings"] == pytest.approx(sum(row[name] for name in scale.RANKINGS))
+    assert row["peak gigabytes"] < 2
+    assert row["step ms, files cold"] > row["read ms"]
+
+
+def test_throughput_counts_steps_of_an_imitated_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    throughput = load("throughput", monkeypatch)
+    config = replace(CONFIG, tokens=vcr.TokenConfig(hops=2, structure_tokens=3, content_tokens=3))
+    graph, store = throughput.imitate(0.001, config.tokens, tmp_path)
+    assert (graph.num_nodes, store.num_tokens) == (2449, 9)
+    rows = [throughput.measure(graph, store, config, torch.device("cpu"), streamed, 3) for streamed in (False, True)]
+    assert [row["inputs"] for row in rows] == ["on the device", "streamed"]
+    for row in rows:
+        assert row["nodes_per_second"] == pytest.approx(64 * row["steps_per_second"])

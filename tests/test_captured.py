@@ -36,7 +36,19 @@ def test_not_on_a_cpu(tmp_path: Path) -> None:
     assert not CapturedStep.possible(trainer, trainer.nodes[:100])
 
 
-def test_inputs_that_must_be_searched_for_rows_cannot_be_recorded(tmp_path: Path) -> None:
+def test_which_steps_can_be_recorded(tmp_path: Path) -> None:
+    trainer = make_trainer(torch.device("cpu"), tmp_path / "tokens")
+    on_gpu = replace(trainer.inputs, device=torch.device("cuda"))  # nothing is computed there
+    trainer.inputs = on_gpu
+    assert not CapturedStep.possible(trainer, trainer.nodes[:100])  # not warm
+    trainer.steps_taken = CapturedStep.WARM_UP
+    assert CapturedStep.possible(trainer, trainer.nodes[:100])
+    assert not CapturedStep.possible(trainer, trainer.nodes[:40])  # not a full batch
+    trainer.inputs = replace(on_gpu, streamed=True)  # rows are searched for: their number differs
+    assert not CapturedStep.possible(trainer, trainer.nodes[:100])
+
+
+def test_all_rows_are_taken_where_a_batch_names_as_many(tmp_path: Path) -> None:
     trainer = make_trainer(torch.device("cpu"), tmp_path / "tokens")
     assert trainer.inputs.takes_all_rows(100)
     assert not trainer.inputs.takes_all_rows(40)  # 40 lists of 9 rows name fewer than the 400 there are

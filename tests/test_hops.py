@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import graphs, naive
-from vcr_graphormer import ConfigError, Graph, GraphError, hop_features, hops
+from vcr_graphormer import ConfigError, Graph, GraphError, generate, hop_features, hops
 
 
 def dense(matrix: object) -> np.ndarray:
@@ -37,6 +37,17 @@ def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hops, "ENTRIES_AT_ONCE", 100)  # blocks of two rows
     for mine, theirs in zip(hop_features(graph, 3), whole, strict=True):
         np.testing.assert_array_equal(dense(mine), theirs)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize("threads", [1, 2, 3, 40])
+def test_dense_products_have_the_bits_of_scipys(threads: int, dtype: type) -> None:
+    graph = generate(300, 1500, classes=3, seed=1)
+    graph = Graph.from_edges([[0, 299], [1, 298]], 300) if threads == 40 else graph  # threads without a row
+    step = hops.normalized_adjacency(graph)
+    features: np.ndarray = np.random.default_rng(0).standard_normal((300, 7)).astype(dtype)
+    (found,) = hops.propagate(step, features, threads)
+    np.testing.assert_array_equal(found, (step @ features).astype(np.float32))
 
 
 def test_sparse_stays_sparse_while_smaller() -> None:

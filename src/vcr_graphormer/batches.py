@@ -199,6 +199,11 @@ class Inputs:
             labels,
         )
 
+    @property
+    def same_shapes(self) -> bool:
+        """Whether batches of one size have tensors of one shape: where everything lies on a GPU."""
+        return self.device.type == "cuda" and not self.streamed
+
     def takes_all_rows(self, size: int) -> bool:
         """Whether all rows are taken as they lie: where a batch names as many as there are.
 
@@ -208,11 +213,18 @@ class Inputs:
         return not self.streamed and self.num_nodes <= named * (16 if self.device.type == "cuda" else 1)
 
     def _rows(self, place: Tensor) -> tuple[Tensor, tuple[Matrix, ...]]:
-        """The features a batch needs, each once: all of them where a batch names more than there are."""
+        """The features a batch needs, each once: all of them where a batch names more than there are.
+
+        On a GPU once for every time they are named: to find out which are named twice would cost more, and their number
+        would differ from batch to batch, so that a step could not be recorded.
+        """
         if self.takes_all_rows(len(place)):
             return place, self.sources
         ordinary = torch.where(place < self.num_nodes, place, place[:, :1])
-        needed, found = torch.unique(ordinary, return_inverse=True)
+        if self.same_shapes:
+            needed, found = ordinary.flatten(), torch.arange(ordinary.numel(), device=place.device).view_as(place)
+        else:
+            needed, found = torch.unique(ordinary, return_inverse=True)
         place = torch.where(place < self.num_nodes, found, place - self.num_nodes + len(needed))
         return place, tuple(select(source, needed) for source in self.sources)
 

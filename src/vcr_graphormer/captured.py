@@ -27,12 +27,11 @@ class CapturedStep:
         inputs = trainer.inputs
         dense = all(isinstance(matrix, Tensor) for matrix in (*inputs.sources, *inputs.hops))
         return (
-            inputs.device.type == "cuda"
+            inputs.same_shapes
             and trainer.ranks.size == 1
             and trainer.steps_taken >= cls.WARM_UP
             and dense
             and len(nodes) == trainer.config.batch_size
-            and inputs.takes_all_rows(len(nodes))
         )
 
     def __init__(self, trainer: Trainer, nodes: Tensor, labels: Tensor) -> None:

@@ -254,7 +254,7 @@ class _Job:
             if not found:
                 with self.stages.measure(stage):
                     step = normalized_adjacency(self.graph, self.config.self_loops) if step is None else step
-                    found = self._write_hop(hop, propagate(step, current), current.shape)
+                    found = self._write_hop(hop, propagate(step, current, self.threads), current.shape)
             arrays |= found
             if f"hop_{hop}" in found:
                 current = found[f"hop_{hop}"]
