@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shlex
-import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from vcr_graphormer import __version__
+from vcr_graphormer.accuracy import this_command
 
 
 def print_table(rows: list[dict[str, Any]]) -> None:
@@ -42,7 +41,7 @@ def _version(name: str) -> str:
 def write_result(file: Path, content: dict[str, Any]) -> None:
     """Write content with all that is needed to run it again."""
     about = {
-        "command": shlex.join(["python", *sys.argv]),
+        "command": this_command(),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}",
         "versions": {name: _version(name) for name in ("numpy", "scipy", "numba", "torch", "torch-geometric")}
         | {"vcr-graphormer": __version__},

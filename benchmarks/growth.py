@@ -68,6 +68,17 @@ def slope(rows: list[dict[str, Any]], axis: str, what: str) -> float:
     return float(np.polyfit(x, y, 1)[0])
 
 
+def slopes_table(slopes: dict[str, dict[str, float]]) -> str:
+    """The fitted exponents as Markdown: time by axis, and memory over edges."""
+    columns = [("time over edges", "edges", ""), ("memory over edges", "edges", " bytes")]
+    columns += [(f"time over {axis}", axis, "") for axis in ("neighbours", "clusters")]
+    lines = ["| | " + " | ".join(name for name, _, _ in columns) + " |", "| --- " * (len(columns) + 1) + "|"]
+    for stage in COLOURS:
+        cells = [f"{slopes[axis][stage + what]:.2f}" for _, axis, what in columns]
+        lines.append(f"| {stage} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def draw(axes: dict[str, list[dict[str, Any]]], slopes: dict[str, dict[str, float]], file: Path) -> None:
     """Time against each axis, and memory against edges."""
     figure, places = plt.subplots(2, 2, figsize=(11, 8), dpi=110)

@@ -27,6 +27,7 @@ from common import print_table, write_result
 import vcr_graphormer as vcr
 from vcr_graphormer.config import load_config
 from vcr_graphormer.measure import peak_memory, reset_peak_memory
+from vcr_graphormer.resources import METIS_PER_ARC, PARTITION_PER_NODE, THREAD_PER_NODE, VECTORS_PER_NODE
 from vcr_graphormer.training import Examples, Trainer
 
 NODES, EDGES, FEATURES, CLASSES = 2_449_029, 61_859_140, 100, 47
@@ -123,6 +124,67 @@ def _say(stage: str, done: int, total: int) -> None:
         print(f"  {time.strftime('%H:%M:%S')} {stage} {done}/{total}", flush=True)
 
 
+MEASURED = {
+    "nodes": "nodes",
+    "edges": "edges",
+    "METIS, s": ("structure connections", "coarse clusters"),
+    "vectors, s": ("structure vectors", "content vectors"),
+    "both rankings with their vectors, s": "both rankings",
+    "hops, s": "hop features",
+    "everything before training, s": "before training",
+    "peak memory, GB": "peak gigabytes",
+    "store on disk, GB": "store gigabytes",
+    "training step, files cold, s": "step ms, files cold",
+    "training step, nothing to read, s": "step ms, nothing to read",
+    "reading a batch, s": "read ms",
+    "peak memory of training, GB": "training peak gigabytes",
+}
+
+
+def measured_table(rows: list[dict[str, Any]]) -> str:
+    """The rows of results/scale.json as Markdown, one column per size."""
+    lines = ["| | " + " | ".join(f"size {row['size']:g}" for row in rows) + " |", "| --- " * (len(rows) + 1) + "|"]
+    for name, keys in MEASURED.items():
+        values = [sum(row[key] for key in ((keys,) if isinstance(keys, str) else keys)) for row in rows]
+        if " ms" in str(keys):
+            values = [value / 1000 for value in values]
+        lines.append(f"| {name} | " + " | ".join(_number(value) for value in values) + " |")
+    return "\n".join(lines)
+
+
+def outlook_table(row: dict[str, Any], threads: int = 2) -> str:
+    """What 10^6, 10^8 and 10^10 edges of the same kind need: seconds in proportion to edges, bytes by `resources`."""
+    lines = ["| edges | " + " | ".join(f"10^{power}" for power in (6, 8, 10)) + " |", "| --- | --- | --- | --- |"]
+    table: dict[str, list[str]] = {}
+    for power in (6, 8, 10):
+        times = 10**power / row["edges"]
+        nodes, arcs = times * row["nodes"], 2 * 10**power
+        hours = {key: times * row[key] / 3600 for key in (*MEASURED["METIS, s"], "both rankings", "hop features")}
+        cells = {
+            "nodes": f"{nodes:.1e}".replace("e+0", " · 10^").replace("e+", " · 10^"),
+            "graph on disk (edges, features)": _bytes(4 * arcs + nodes * (8 + 4 * FEATURES + 8)),
+            "store on disk": _bytes(times * row["store gigabytes"] * 1e9),
+            "memory of METIS": _bytes(METIS_PER_ARC * arcs),
+            "memory of propagation instead": _bytes(PARTITION_PER_NODE * nodes),
+            f"memory of rankings, {threads} threads": _bytes((VECTORS_PER_NODE + THREAD_PER_NODE * threads) * nodes),
+            "METIS, hours (one core)": _number(sum(hours[key] for key in MEASURED["METIS, s"])),
+            "rankings, core hours": _number(threads * hours["both rankings"]),
+            "hops, core hours": _number(threads * hours["hop features"]),
+        }
+        for name, cell in cells.items():
+            table.setdefault(name, []).append(cell)
+    lines += [f"| {name} | " + " | ".join(cells) + " |" for name, cells in table.items()]
+    return "\n".join(lines)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}" if value < 10 else f"{value:.0f}"
+
+
+def _bytes(value: float) -> str:
+    return f"{_number(value / 1e9)} GB" if value < 1e12 else f"{_number(value / 1e12)} TB"
+
+
 def in_a_process(work: Any, *arguments: Any) -> Any:
     """Run it in a fresh process, so that its memory is its own."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
@@ -138,7 +200,12 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("data/scale"), help="for graph and store (15 GB at size 1)")
     parser.add_argument("--keep", action="store_true", help="keep graph and store")
     parser.add_argument("--out", type=Path, default=Path("results/scale.json"))
+    parser.add_argument("--tables", action="store_true", help="only print the tables of docs/scaling.md")
     arguments = parser.parse_args()
+    if arguments.tables:
+        found = json.loads(arguments.out.read_text())["rows"]
+        print(measured_table(found), outlook_table(found[-1]), sep="\n\n")
+        return
     rows: dict[float, dict[str, Any]] = {}
     if arguments.out.is_file():
         rows = {row["size"]: row for row in json.loads(arguments.out.read_text())["rows"]}

@@ -221,12 +221,12 @@ def label_hops(graph: Graph, known: np.ndarray, count: int, self_loops: bool) ->
     return result
 
 
-def join_neighbours(graph: Graph, order: list[int], largest: int, passes: int) -> list[int]:
+def join_neighbours(graph: Graph, largest: int, passes: int) -> list[int]:
     """Label propagation with a largest size, by dictionaries: heaviest label with room, own first, then as met."""
     label = list(range(graph.num_nodes))
     for _ in range(passes):
         moved = 0
-        for u in order:
+        for u in range(graph.num_nodes):
             heard: dict[int, int] = {}
             for v in graph.indices[graph.indptr[u] : graph.indptr[u + 1]].tolist():
                 heard[label[v]] = heard.get(label[v], 0) + 1

@@ -41,13 +41,16 @@ def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 @pytest.mark.parametrize("threads", [1, 2, 3, 40])
-def test_dense_products_have_the_bits_of_scipys(threads: int, dtype: type) -> None:
-    graph = generate(300, 1500, classes=3, seed=1)
-    graph = Graph.from_edges([[0, 299], [1, 298]], 300) if threads == 40 else graph  # threads without a row
-    step = hops.normalized_adjacency(graph)
+@pytest.mark.parametrize("kind", ["plain", "loops", "weighted", "directed", "few edges"])
+def test_dense_products_have_the_bits_of_scipys(kind: str, threads: int, dtype: type) -> None:
+    edges = generate(300, 1500, classes=3, seed=1).to_scipy().tocoo()
+    weight = np.random.default_rng(1).random(len(edges.row)) if kind == "weighted" else None
+    graph = Graph.from_edges([edges.row, edges.col], 300, edge_weight=weight, directed=kind == "directed")
+    graph = Graph.from_edges([[0, 299], [1, 298]], 300) if kind == "few edges" else graph  # threads without a row
+    step = hops.Step.of(graph, self_loops=kind == "loops")
     features: np.ndarray = np.random.default_rng(0).standard_normal((300, 7)).astype(dtype)
     (found,) = hops.propagate(step, features, threads)
-    np.testing.assert_array_equal(found, (step @ features).astype(np.float32))
+    np.testing.assert_array_equal(found, (step.matrix @ features).astype(np.float32))
 
 
 def test_sparse_stays_sparse_while_smaller() -> None:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from tests.test_walks import rewired_graphs
 from vcr_graphormer import Connections, Graph
 from vcr_graphormer.push import RESIDUAL, SETTLED, by_node, resolvent, settle
-from vcr_graphormer.vectors import _strengths, make_arcs, new_scratch
+from vcr_graphormer.scans import weighted_degrees
+from vcr_graphormer.vectors import make_arcs, new_scratch
 
 
 @settings(deadline=None, max_examples=60)
@@ -16,7 +17,7 @@ from vcr_graphormer.vectors import _strengths, make_arcs, new_scratch
 def test_mass_is_settled_left_or_absorbed(case: tuple[Graph, Connections], tolerance: float) -> None:
     graph, connections = case
     arcs = make_arcs(graph)
-    total = _strengths(arcs, graph.num_nodes)[0] + (connections.assignment >= 0)
+    total = weighted_degrees(*arcs)[0] + (connections.assignment >= 0)
     scratch = new_scratch(np.maximum(total, 1e-30).astype(np.float32), 1, False)
     absorbed = np.zeros(max(1, connections.count))
     scratch.state[0, RESIDUAL] = 1.0

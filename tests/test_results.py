@@ -5,24 +5,54 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from vcr_graphormer.accuracy import variant_config, with_defaults
 from vcr_graphormer.presets import VARIANTS
+from vcr_graphormer.resources import BASE, METIS_PER_ARC, THREAD_PER_NODE, VECTORS_PER_NODE
 from vcr_graphormer.standings import accuracy_table, not_measured, read_results
 
 ROOT = Path(__file__).parent.parent
 
 
-def test_training_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def benchmark(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
-    spec = importlib.util.spec_from_file_location("training_benchmark", ROOT / "benchmarks" / "training.py")
+    spec = importlib.util.spec_from_file_location(f"{name}_benchmark", ROOT / "benchmarks" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    rows = module.readme_table(ROOT / "results")
+    return module
+
+
+def test_scaling_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    scale, growth = (benchmark(name, monkeypatch) for name in ("scale", "growth"))
+    rows = json.loads((ROOT / "results" / "scale.json").read_text())["rows"]
+    text = (ROOT / "docs" / "scaling.md").read_text()
+    assert [row["size"] for row in rows] == [0.01, 0.1, 1.0]
+    assert between(text, "scale") == scale.measured_table(rows)
+    assert between(text, "outlook") == scale.outlook_table(rows[-1])
+    slopes = json.loads((ROOT / "results" / "growth.json").read_text())["slopes"]
+    assert between(text, "slopes") == growth.slopes_table(slopes)
+
+
+def test_the_constants_of_resources_are_those_measured() -> None:
+    """What tokenize refuses to start without is what it took, neither less nor much more."""
+    rows = json.loads((ROOT / "results" / "scale.json").read_text())["rows"]
+    for row in rows[1:]:
+        peak = {stage: 1e9 * value for stage, value in row["peak gigabytes by stage"].items()}
+        arcs, nodes = 2 * row["edges"], row["nodes"]
+        metis = max(peak["structure connections"], peak["coarse clusters"])
+        assert 0.7 * metis < BASE + METIS_PER_ARC * arcs < 1.1 * metis
+        vectors = max(peak["structure vectors"], peak["content vectors"])
+        # Mapped edges count in what was measured; they can be had again from the file.
+        assert 0.7 * (vectors - 4 * arcs) < BASE + (VECTORS_PER_NODE + 2 * THREAD_PER_NODE) * nodes < 1.3 * vectors
+
+
+def test_training_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = benchmark("training", monkeypatch).readme_table(ROOT / "results")
     assert len(rows.splitlines()) == 4
     assert rows in (ROOT / "README.md").read_text()
 

@@ -273,7 +273,7 @@ def interrupt(graph: Graph, train: np.ndarray, folder: Path, monkeypatch: pytest
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(tokens, "normalized_adjacency", full)
+        patch.setattr(tokens, "propagate", full)
         with pytest.raises(OSError, match="No space left"):
             tokenize(graph, train, CONFIG, folder)
 

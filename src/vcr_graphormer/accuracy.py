@@ -48,7 +48,7 @@ def this_command() -> str:
     words[0] = f"python {Path(words[0]).parent.name}/{Path(words[0]).name}" if script else "vcr-graphormer"
     if "--data" in words[:-1]:
         words[words.index("--data") + 1] = "ROOT"
-    for place in ("--out", "--logs"):
+    for place in ("--out", "--logs", "--folder"):
         if place in words[:-1]:
             del words[words.index(place) : words.index(place) + 2]
     return " ".join([words[0], shlex.join(words[1:])])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numba as nb
@@ -14,34 +16,103 @@ from numpy.typing import NDArray
 from .arrays import Array, Features
 from .errors import ConfigError, GraphError
 from .graph import Graph
+from .scans import weighted_degrees
 
 # A dense block of this many entries (64 MiB of float32) is the working memory of one step.
 ENTRIES_AT_ONCE = 1 << 24
+_NO_WEIGHTS = np.empty(0, dtype=np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """P = D^-1/2 A D^-1/2, or with self-loops (D+I)^-1/2 (A+I) (D+I)^-1/2, by its factors: no number per arc is kept.
+
+    Rows of isolated nodes are zero. A directed graph uses out-degrees on the left and in-degrees on the right.
+    """
+
+    graph: Graph
+    self_loops: bool
+    left: NDArray[np.float64]
+    right: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, graph: Graph, self_loops: bool = False) -> Step:
+        """Count the degrees."""
+        weights = _NO_WEIGHTS if graph.weights is None else np.asarray(graph.weights)
+        out, into = weighted_degrees(np.asarray(graph.indptr), np.asarray(graph.indices), weights)
+        return cls(graph, self_loops, _inverse_root(out + self_loops), _inverse_root(into + self_loops))
+
+    @cached_property
+    def matrix(self) -> sp.csr_matrix:
+        """P as float32 CSR: what a product with sparse features needs."""
+        adjacency = self.graph.to_scipy()
+        if self.self_loops:
+            adjacency = (adjacency + sp.identity(self.graph.num_nodes, dtype=np.float32, format="csr")).tocsr()
+        data = np.array(adjacency.data, dtype=np.float32)
+        # In place and by blocks of rows: the product of the two factors would be as large as the graph.
+        for start in range(0, self.graph.num_nodes, 1 << 18):
+            stop = min(start + (1 << 18), self.graph.num_nodes)
+            arcs = slice(adjacency.indptr[start], adjacency.indptr[stop])
+            rows = np.repeat(self.left[start:stop], np.diff(adjacency.indptr[start : stop + 1]))
+            data[arcs] = data[arcs] * rows * self.right[adjacency.indices[arcs]]
+        return sp.csr_matrix((data, adjacency.indices, adjacency.indptr), shape=adjacency.shape, copy=False)
+
+    def rows(self, source: Array, start: int, stop: int, threads: int) -> NDArray[np.float32]:
+        """Rows start … stop - 1 of P times a dense matrix; each thread takes rows with as many arcs as the others'.
+
+        The bits are those of scipy's product with `matrix`, whatever the number of threads.
+        """
+        graph = self.graph
+        weights = _NO_WEIGHTS if graph.weights is None else np.asarray(graph.weights)
+        out = np.zeros((stop - start, source.shape[1]), dtype=source.dtype)
+        indptr, indices = np.asarray(graph.indptr), np.asarray(graph.indices)
+        arcs = np.linspace(indptr[start], indptr[stop], threads + 1)
+        cuts = np.clip(np.searchsorted(indptr, arcs[1:-1]), start, stop)
+        bounds = [start, *cuts.tolist(), stop]
+
+        def work(part: int) -> None:
+            first, last = bounds[part], bounds[part + 1]
+            block = out[first - start : last - start]
+            add_rows(indptr, indices, weights, self.left, self.right, self.self_loops, source, first, block)
+
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(work, range(threads)))
+        return out.astype(np.float32, copy=False)
+
+
+@nb.njit(nogil=True, cache=True)
+def add_rows(
+    indptr: Any, indices: Any, weights: Any, left: Any, right: Any, loops: bool, source: Any, first: int, out: Any
+) -> None:
+    """out[i] += row first + i of P times source, by ascending neighbours, with a loop the node itself among them."""
+    for i in range(len(out)):
+        u = first + i
+        alone = loops
+        for e in range(indptr[u], indptr[u + 1]):
+            v = indices[e]
+            if alone and v > u:
+                _add(np.float32(left[u] * right[u]), source[u], out[i])
+                alone = False
+            weight = np.float64(weights[e]) if len(weights) else 1.0
+            _add(np.float32(weight * left[u] * right[v]), source[v], out[i])
+        if alone:
+            _add(np.float32(left[u] * right[u]), source[u], out[i])
+
+
+@nb.njit(nogil=True, cache=True)
+def _add(factor: Any, row: Any, out: Any) -> None:
+    for j in range(len(out)):
+        out[j] += factor * row[j]
 
 
 def normalized_adjacency(graph: Graph, self_loops: bool = False) -> sp.csr_matrix:
-    """P = D^-1/2 A D^-1/2, or with self-loops (D+I)^-1/2 (A+I) (D+I)^-1/2; float32 CSR.
-
-    Rows of isolated nodes are zero. A directed graph uses out-degrees on the left and in-degrees on the right.
+    """P as a float32 CSR matrix.
 
     >>> from vcr_graphormer import Graph
     >>> normalized_adjacency(Graph.from_edges([[0, 0], [1, 2]])).toarray().round(3)[0].tolist()
     [0.0, 0.7070000171661377, 0.7070000171661377]
     """
-    adjacency = graph.to_scipy()
-    if self_loops:
-        adjacency = (adjacency + sp.identity(graph.num_nodes, dtype=np.float32, format="csr")).tocsr()
-    out_degree = np.asarray(adjacency.sum(axis=1), dtype=np.float64).ravel()
-    in_degree = np.asarray(adjacency.sum(axis=0), dtype=np.float64).ravel() if graph.directed else out_degree
-    left, right = (_inverse_root(degree) for degree in (out_degree, in_degree))
-    data = np.array(adjacency.data, dtype=np.float32)
-    # In place and by blocks of rows: the product of the two factors would be as large as the graph.
-    for start in range(0, graph.num_nodes, 1 << 18):
-        stop = min(start + (1 << 18), graph.num_nodes)
-        arcs = slice(adjacency.indptr[start], adjacency.indptr[stop])
-        rows = np.repeat(left[start:stop], np.diff(adjacency.indptr[start : stop + 1]))
-        data[arcs] = data[arcs] * rows * right[adjacency.indices[arcs]]
-    return sp.csr_matrix((data, adjacency.indices, adjacency.indptr), shape=adjacency.shape, copy=False)
+    return Step.of(graph, self_loops).matrix
 
 
 def _inverse_root(degree: Any) -> Any:
@@ -56,7 +127,7 @@ def hop_features(graph: Graph, hops: int, self_loops: bool = False) -> Iterator[
     a caller that writes each to disk before asking for the next needs memory for those two only.
     """
     check_hops(graph, hops)
-    step = normalized_adjacency(graph, self_loops)
+    step = Step.of(graph, self_loops)
     current: Any = graph.features
     for _ in range(hops):
         current = join_blocks(list(propagate(step, current)))
@@ -71,8 +142,8 @@ def check_hops(graph: Graph, hops: int) -> None:
         raise GraphError("the graph has no features: use graph.with_features('degree') or 'identity', or hops=0")
 
 
-def propagate(step: sp.csr_matrix, features: Features, threads: int = 1) -> Iterator[Any]:
-    """Yield the row blocks of `step @ features`: sparse while CSR is expected to be smaller, dense otherwise.
+def propagate(step: Step, features: Features, threads: int = 1) -> Iterator[Any]:
+    """Yield the row blocks of P times the features: sparse while CSR is expected to be smaller, dense otherwise.
 
     The result does not depend on the number of `threads`.
     """
@@ -84,46 +155,19 @@ def propagate(step: sp.csr_matrix, features: Features, threads: int = 1) -> Iter
     elif not _stays_sparse(step, source):
         # Sums of sparse rows that come out dense are three times slower than dense sums (Physics, fourth hop).
         source = source.toarray()
-    rows = max(1, ENTRIES_AT_ONCE // max(1, features.shape[1]))
-    for start in range(0, step.shape[0], rows):
+    rows, num_nodes = max(1, ENTRIES_AT_ONCE // max(1, features.shape[1])), step.graph.num_nodes
+    for start in range(0, num_nodes, rows):
+        stop = min(start + rows, num_nodes)
         if sp.issparse(source):
-            yield (step[start : start + rows] @ source).astype(np.float32, copy=False)
+            yield (step.matrix[start:stop] @ source).astype(np.float32, copy=False)
         else:
-            yield _dense_block(step, source, start, min(start + rows, step.shape[0]), threads)
+            yield step.rows(source, start, stop, threads)
 
 
-def _dense_block(step: sp.csr_matrix, source: Array, start: int, stop: int, threads: int) -> NDArray[np.float32]:
-    """Rows start … stop - 1 of `step @ source`, a run of rows with as many arcs as the others' for each thread."""
-    # In the precision of the features; scipy's product adds in the same order, to the same bits, in one thread.
-    out = np.zeros((stop - start, source.shape[1]), dtype=source.dtype)
-    arcs = np.linspace(step.indptr[start], step.indptr[stop], threads + 1)
-    cuts = np.clip(np.searchsorted(step.indptr, arcs[1:-1]), start, stop)
-    bounds = [start, *cuts.tolist(), stop]
-
-    def work(part: int) -> None:
-        first, last = bounds[part], bounds[part + 1]
-        add_rows(step.indptr, step.indices, step.data, source, first, out[first - start : last - start])
-
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(work, range(threads)))
-    return out.astype(np.float32, copy=False)
-
-
-@nb.njit(nogil=True, cache=True)
-def add_rows(indptr: Any, indices: Any, values: Any, source: Any, first: int, out: Any) -> None:
-    """out[i] += Σ_e values[e] · source[indices[e]] over the arcs e of row first + i."""
-    for i in range(len(out)):
-        row = out[i]
-        for e in range(indptr[first + i], indptr[first + i + 1]):
-            value, other = values[e], source[indices[e]]
-            for j in range(len(row)):
-                row[j] += value * other[j]
-
-
-def _stays_sparse(step: sp.csr_matrix, features: sp.csr_matrix) -> bool:
+def _stays_sparse(step: Step, features: sp.csr_matrix) -> bool:
     """Whether 8 bytes per non-zero of the product are less than 4 per entry, by 512 rows spread over the graph."""
-    sample = np.unique(np.linspace(0, step.shape[0] - 1, 512).astype(np.int64))
-    product = step[sample] @ features
+    sample = np.unique(np.linspace(0, step.graph.num_nodes - 1, 512).astype(np.int64))
+    product = step.matrix[sample] @ features
     return bool(8 * product.nnz < 4 * product.shape[0] * product.shape[1])
 
 

@@ -28,9 +28,8 @@ def partition(graph: Graph, count: int, seed: int = 0) -> NDArray[np.int32]:
     weights = np.empty(0, dtype=np.float32) if graph.weights is None else np.asarray(graph.weights)
     indptr, indices = np.asarray(graph.indptr), np.asarray(graph.indices)
     largest = max(1, graph.num_nodes // (PIECES * count))
-    order = np.random.default_rng(seed).permutation(graph.num_nodes).astype(np.int32)
     alone = np.arange(graph.num_nodes, dtype=np.int32)
-    labels = join_neighbours(indptr, indices, weights, order, alone, largest, PASSES)
+    labels = join_neighbours(indptr, indices, weights, alone, largest, PASSES)
     _, piece, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     piece = piece.astype(np.int32)
     members = np.argsort(piece, kind="stable").astype(np.int32)
@@ -38,7 +37,7 @@ def partition(graph: Graph, count: int, seed: int = 0) -> NDArray[np.int32]:
     clusters = divide(starts, others, between, sizes, count, seed)[piece]
     # A piece lies in one cluster as a whole; single nodes at its border may be better off next door.
     most = max(int(SLACK * graph.num_nodes / count), int(np.bincount(clusters).max()))
-    refined: NDArray[np.int32] = join_neighbours(indptr, indices, weights, order, clusters, most, PASSES)
+    refined: NDArray[np.int32] = join_neighbours(indptr, indices, weights, clusters, most, PASSES)
     return refined
 
 
@@ -67,10 +66,11 @@ def divide(
 
 
 @nb.njit(nogil=True, cache=True)
-def join_neighbours(indptr: Any, indices: Any, weights: Any, order: Any, start: Any, largest: int, passes: int) -> Any:
+def join_neighbours(indptr: Any, indices: Any, weights: Any, start: Any, largest: int, passes: int) -> Any:
     """Label [n] of every node: each in its turn takes the label heaviest among its neighbours that has room.
 
-    Its own label wins a tie, then the one met first. Ends early when hardly anyone moves.
+    In the order of the nodes, which is that of their arcs on the disk. A node's own label wins a tie, then the one met
+    first. Ends early when hardly anyone moves.
     """
     num_nodes = len(indptr) - 1
     label, size = start.copy(), np.zeros(num_nodes, np.int32)
@@ -79,8 +79,7 @@ def join_neighbours(indptr: Any, indices: Any, weights: Any, order: Any, start: 
         size[label[u]] += 1
     for _ in range(passes):
         moved = 0
-        for place in range(num_nodes):
-            u = order[place]
+        for u in range(num_nodes):
             own, count = label[u], 0
             for e in range(indptr[u], indptr[u + 1]):
                 other = label[indices[e]]

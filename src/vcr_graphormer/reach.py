@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components, depth_first_order
 
 from .graph import Graph
+from .scans import components
 
 
 def reachability(graph: Graph, assignment: NDArray[np.int32], supers: int) -> dict[str, Any]:
@@ -20,10 +21,7 @@ def reachability(graph: Graph, assignment: NDArray[np.int32], supers: int) -> di
     of the bridge is a subtree, that is an interval of depth-first positions. Direction is ignored.
     """
     num_nodes = graph.num_nodes
-    pattern = sp.csr_matrix(
-        (np.ones(graph.num_arcs, dtype=np.int8), graph.indices, graph.indptr), (num_nodes, num_nodes)
-    )
-    count, ordinary = connected_components(pattern, directed=graph.directed, connection="weak")
+    count, ordinary = components(np.asarray(graph.indptr), np.asarray(graph.indices))
     member = np.flatnonzero(assignment >= 0)
     size = count + supers
     links = sp.csr_matrix(

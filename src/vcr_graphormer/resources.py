@@ -21,7 +21,8 @@ METIS_PER_ARC = 60
 PARTITION_PER_NODE = 60
 VECTORS_PER_NODE = 330
 THREAD_PER_NODE = 40
-HOPS_PER_ARC = 8
+HOPS_PER_NODE = 16
+HOPS_PER_ARC = 8  # where features are sparse
 BASE = 300 * 2**20  # the interpreter, its libraries and small things
 
 
@@ -55,7 +56,8 @@ def needed_memory(graph: Graph, config: TokenConfig, threads: int) -> dict[str, 
         found["rankings"] = (VECTORS_PER_NODE + THREAD_PER_NODE * threads) * nodes
     if config.hops:
         block = min(ENTRIES_AT_ONCE, nodes * graph.num_features) * 4
-        found["hop features"] = HOPS_PER_ARC * arcs + 3 * block
+        per_arc = HOPS_PER_ARC if sp.issparse(graph.features) else 0
+        found["hop features"] = per_arc * arcs + HOPS_PER_NODE * nodes + 3 * block
     return {stage: BASE + size for stage, size in found.items()}
 
 

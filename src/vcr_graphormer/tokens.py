@@ -26,7 +26,7 @@ from .connections import (
     structure_connections,
 )
 from .graph import Graph
-from .hops import normalized_adjacency, propagate
+from .hops import Step, propagate
 from .job import JobFolder
 from .measure import Stages
 from .pagerank import Ranker, default_threads
@@ -253,7 +253,7 @@ class _Job:
             found = self._open_hop(hop)
             if not found:
                 with self.stages.measure(stage):
-                    step = normalized_adjacency(self.graph, self.config.self_loops) if step is None else step
+                    step = Step.of(self.graph, self.config.self_loops) if step is None else step
                     found = self._write_hop(hop, propagate(step, current, self.threads), current.shape)
             arrays |= found
             if f"hop_{hop}" in found:

@@ -15,7 +15,7 @@ from .batches import Inputs
 from .config import Config
 from .connections import Connections
 from .graph import Graph
-from .hops import join_blocks, normalized_adjacency, propagate
+from .hops import Step, join_blocks, propagate
 from .inference import choose_precision, compute
 from .inputs import adjacency_rows, residence, super_nodes, to_matrix
 from .labels import label_hops, label_matrix, label_width, target_scale
@@ -128,7 +128,7 @@ class Workbench:
     def _hops(self, count: int, self_loops: bool) -> tuple[Matrix, ...]:
         """Hop features on the device. Only the last one is kept in main memory too, to make the next from."""
         made = self._once(("hops", self_loops), list)
-        step = self._once(("step", self_loops), lambda: normalized_adjacency(self.graph, self_loops))
+        step = self._once(("step", self_loops), lambda: Step.of(self.graph, self_loops))
         while len(made) < count:
             before = self._kept.get(("last hop", self_loops), self.graph.features)
             self._kept["last hop", self_loops] = following = join_blocks(list(propagate(step, before)))

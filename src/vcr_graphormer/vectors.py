@@ -23,7 +23,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .connections import Connections, structure_connections
@@ -31,6 +30,7 @@ from .errors import ConfigError
 from .graph import Graph
 from .push import LIMIT, Arcs, Scratch, by_node, local_vector, resolvent
 from .reach import reachability
+from .scans import weighted_degrees
 from .summary import format_bytes
 from .topk import Vectors
 from .walks import super_edge_weight
@@ -86,7 +86,7 @@ def compute_vectors(
     """
     num_nodes, assignment = graph.num_nodes, connections.assignment
     supers, clusters = connections.count, int(coarse.max()) + 1
-    out, into = _strengths(arcs, num_nodes)
+    out, into = weighted_degrees(arcs.indptr, arcs.indices, arcs.weights)
     member = assignment >= 0
     total, mass = out + member, np.maximum(into + member, TINY)
     # A hub must be able to pass mass on, or its score would not be restart · m.
@@ -185,18 +185,6 @@ def _per_unlisted_weight(
         np.float32
     )
     return density
-
-
-def _strengths(arcs: Arcs, num_nodes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Weight of the arcs out of and into every node."""
-    if len(arcs.weights) == 0:
-        return np.diff(arcs.indptr).astype(np.float64), np.bincount(
-            arcs.indices.view(np.int32), minlength=num_nodes
-        ).astype(np.float64)
-    shape = (num_nodes, num_nodes)
-    matrix = sp.csr_matrix((arcs.weights, arcs.indices.view(np.int32), arcs.indptr), shape=shape, copy=False)
-    into: Any = np.bincount(arcs.indices.view(np.int32), arcs.weights, num_nodes)
-    return matrix @ np.ones(num_nodes), into
 
 
 def _starts(
