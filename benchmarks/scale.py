@@ -3,9 +3,9 @@
     python benchmarks/scale.py --sizes 0.01 0.1 1          results/scale.json; the last takes half an hour on two cores
 
 2.45 million nodes and 61.9 million edges at size 1, 100 features, 47 classes; s̄ = 300, k̄ = k̂ = 5, L = 10, width 512,
-batches of 2,000: the authors' settings. Each size runs in a process of its own, so that its peak memory is its own.
-Steps are measured with the files cold (dropped from the page cache) and warm, against the same steps on batches that
-lie ready in memory: the ratio says what reading costs.
+batches of 2,000: the authors' settings. Token lists and training have a process of their own for each size, so that
+their peak memory is their own. Steps are measured with the files cold (dropped from the page cache) and warm, against
+the same steps on batches that lie ready in memory: the ratio says what reading costs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from common import print_table, write_result
 
 import vcr_graphormer as vcr
 from vcr_graphormer.config import load_config
-from vcr_graphormer.measure import peak_memory, reset_peak_memory
+from vcr_graphormer.measure import peak_memory
 from vcr_graphormer.resources import METIS_PER_ARC, PARTITION_PER_NODE, THREAD_PER_NODE, VECTORS_PER_NODE
 from vcr_graphormer.training import Examples, Trainer
 
@@ -49,12 +49,12 @@ def make_graph(size: float, folder: Path, seed: int = 0) -> None:
     graph.save(folder, overwrite=True)
 
 
-def measure(size: float, folder: Path, steps: int, threads: int | None) -> dict[str, Any]:
-    """One row: seconds and peak memory of every stage, then of training."""
+def measure(size: float, folder: Path, threads: int | None) -> dict[str, Any]:
+    """Seconds and peak memory of every stage before training."""
     start = time.perf_counter()
     graph = vcr.Graph.open(folder / "graph")
     split = vcr.Split.random(graph.labels, 0.6, 0.2, seed=0)
-    config = load_config(options={"data": {"dataset": "Amazon2M"}}, variant="paper")
+    config = settings()
     before = {"nodes": graph.num_nodes, "edges": graph.num_edges, "open": time.perf_counter() - start}
     store = vcr.tokenize(graph, split.train, config.tokens, folder / "tokens", threads, progress=_say)
     row: dict[str, Any] = {"size": size, **before, "before training": time.perf_counter() - start}
@@ -65,14 +65,20 @@ def measure(size: float, folder: Path, steps: int, threads: int | None) -> dict[
     row["peak gigabytes"] = max(stage["peak_bytes"] for stage in stages.values()) / 1e9
     row["peak gigabytes by stage"] = {name: stage["peak_bytes"] / 1e9 for name, stage in stages.items()}
     row["store gigabytes"] = store.num_bytes / 1e9
-    return row | train(graph, split, store, config, steps)
+    return row
 
 
-def train(graph: vcr.Graph, split: vcr.Split, store: vcr.TokenStore, config: vcr.Config, steps: int) -> dict[str, Any]:
+def settings() -> vcr.Config:
+    """The authors' settings for Amazon2M."""
+    return load_config(options={"data": {"dataset": "Amazon2M"}}, variant="paper")
+
+
+def train(folder: Path, steps: int) -> dict[str, Any]:
     """Milliseconds of a step on batches from the store, cold and warm, and on batches at hand."""
-    reset_peak_memory()
-    device = torch.device("cpu")
-    inputs = vcr.make_inputs(graph, store, config.model, split.train, device, streamed=True)
+    forget(folder)
+    graph, store, config = vcr.Graph.open(folder / "graph"), vcr.TokenStore.open(folder / "tokens"), settings()
+    split = vcr.Split.random(graph.labels, 0.6, 0.2, seed=0)
+    inputs = vcr.make_inputs(graph, store, config.model, split.train, torch.device("cpu"), streamed=True)
     structure = int(store.ids("structure").shape[1])
     torch.manual_seed(0)
     model = vcr.VCRGraphormer(config.model, graph.num_features, graph.num_classes, store.num_hops, structure)
@@ -80,40 +86,35 @@ def train(graph: vcr.Graph, split: vcr.Split, store: vcr.TokenStore, config: vcr
     train_part, val_part = (Examples(part, labels[part]) for part in (split.train, split.val))
     trainer = Trainer(model, inputs, train_part, val_part, "classification", config.training)
     model.train()
-    size = config.training.batch_size
-    order = np.random.default_rng(0).permutation(split.train)
-    parts = [torch.from_numpy(order[i * size : (i + 1) * size]) for i in range(2 * steps + 2)]
-    parts = [part for part in parts if len(part) == size]
-    steps = (len(parts) - 2) // 2
-    wanted = [torch.from_numpy(labels[part.numpy()]) for part in parts]
+    size, order = config.training.batch_size, np.random.default_rng(0).permutation(split.train)
+    steps = min(steps, (len(order) // size - 1) // 2)
+    parts = [torch.from_numpy(order[i * size : (i + 1) * size]) for i in range(1 + 2 * steps)]
+    first, reading, cold = slice(0, 1), slice(1, 1 + steps), slice(1 + steps, 1 + 2 * steps)
 
     def run(chosen: slice, batches: Iterator[Any]) -> float:
         begin = time.perf_counter()
-        for part, label, batch in zip(parts[chosen], wanted[chosen], batches, strict=True):
-            trainer.advance(part, label, batch)
+        for part, batch in zip(parts[chosen], batches, strict=True):
+            trainer.advance(part, torch.from_numpy(labels[part.numpy()]), batch)
         return 1000 * (time.perf_counter() - begin) / len(parts[chosen])
 
     def streamed(chosen: slice) -> Iterator[Any]:
         return inputs.batches(torch.cat(parts[chosen]), size)
 
-    run(slice(0, 2), streamed(slice(0, 2)))  # warm up
-    forget(graph, store)
-    cold, warm = slice(2, 2 + steps), slice(2 + steps, 2 + 2 * steps)
-    row = {"step ms, files cold": run(cold, streamed(cold)), "step ms, files warm": run(warm, streamed(warm))}
-    ready = [inputs.batch(part) for part in parts[warm]]
-    row["step ms, nothing to read"] = run(warm, iter(ready))
+    run(first, streamed(first))  # warm up
     begin = time.perf_counter()
-    for part in parts[cold]:
+    for part in parts[reading]:
         inputs.batch(part)
-    row["read ms"] = 1000 * (time.perf_counter() - begin) / steps
+    row = {"read ms, files cold": 1000 * (time.perf_counter() - begin) / steps}
+    row["step ms, files cold"] = run(cold, streamed(cold))
+    row["step ms, files warm"] = run(cold, streamed(cold))
+    row["step ms, nothing to read"] = run(cold, iter([inputs.batch(part) for part in parts[cold]]))
     row["training peak gigabytes"] = peak_memory() / 1e9
     return row
 
 
-def forget(graph: vcr.Graph, store: vcr.TokenStore) -> None:
-    """Drop the files from the page cache."""
-    folders = [store.path, *([graph.folder] if graph.folder else [])]
-    for file in (file for folder in folders for file in folder.glob("*.npy")):
+def forget(folder: Path) -> None:
+    """Drop the files from the page cache; nobody may have them mapped."""
+    for file in folder.glob("*/*.npy"):
         with file.open("rb") as handle:
             os.fsync(handle.fileno())
             os.posix_fadvise(handle.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -136,7 +137,7 @@ MEASURED = {
     "store on disk, GB": "store gigabytes",
     "training step, files cold, s": "step ms, files cold",
     "training step, nothing to read, s": "step ms, nothing to read",
-    "reading a batch, s": "read ms",
+    "reading a batch, files cold, s": "read ms, files cold",
     "peak memory of training, GB": "training peak gigabytes",
 }
 
@@ -216,7 +217,8 @@ def main() -> None:
             print(f"size {size:g}: draw the graph", flush=True)
             in_a_process(make_graph, size, folder / "graph")
         print(f"size {size:g}: measure", flush=True)
-        rows[size] = in_a_process(measure, size, folder, arguments.steps, arguments.threads)
+        rows[size] = in_a_process(measure, size, folder, arguments.threads)
+        rows[size] |= in_a_process(train, folder, arguments.steps)
         if not arguments.keep:
             shutil.rmtree(folder)
         measured = {key: value for key, value in rows[size].items() if not isinstance(value, dict)}

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from vcr_graphormer import batches
 from vcr_graphormer.batches import Batch, Inputs
 from vcr_graphormer.matrices import Matrix, SparseRows
 
@@ -245,6 +246,7 @@ def test_reading_ahead_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         return plain(self, nodes, with_rows)
 
     monkeypatch.setattr(Inputs, "batch", count)
+    monkeypatch.setattr(batches, "_MOST_READERS", 1)
     reader = make_inputs(streamed=True).batches(torch.arange(5).repeat(20), 1)
     next(reader)
     for _ in range(1000):

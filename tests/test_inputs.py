@@ -15,6 +15,7 @@ from vcr_graphormer.batches import Inputs
 from vcr_graphormer.inputs import find_device, make_inputs, residence
 from vcr_graphormer.labels import label_hops, label_matrix
 from vcr_graphormer.matrices import Matrix, SparseRows
+from vcr_graphormer.resources import available_memory
 from vcr_graphormer.settings import ModelConfig
 
 CPU = torch.device("cpu")
@@ -237,8 +238,7 @@ def test_label_inputs_need_labels(case: tuple[Graph, TokenStore], model: ModelCo
 
 def test_processes_that_torchrun_started_share_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     device = torch.device("cpu")
-    with Path("/proc/meminfo").open() as file:
-        free = next(int(line.split()[1]) for line in file if line.startswith("MemAvailable")) * 1024
+    free = available_memory()
     # A matrix that pretends to take a quarter of the free memory: one process may take half of it for inputs.
     matrix = np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (free >> 14, 1 << 10), (0, 0))
     assert residence([matrix], device, torch.float32) == (True, True)

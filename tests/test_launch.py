@@ -15,7 +15,7 @@ import torch
 import vcr_graphormer as vcr
 from vcr_graphormer import Config, ConfigError, Graph, GraphError, Run, Split, StoreError
 from vcr_graphormer.datasets import DataConfig
-from vcr_graphormer.launch import train_seeds
+from vcr_graphormer.seeds import train_seeds
 
 CONFIG = Config(
     tokens=vcr.TokenConfig(hops=2, clusters=4, structure_tokens=3, content_tokens=3),
@@ -303,38 +303,6 @@ def test_out_of_memory_says_what_to_lower(
     message = r"lower training.batch_size \(64\), the tokens per node \(9: .* or model.hidden_channels \(16\)"
     with pytest.raises(ConfigError, match=message):
         vcr.train(graph, split, CONFIG, tmp_path / "run", device="cpu")
-
-
-def test_seeds_give_mean_and_deviation_and_go_on_after_an_interruption(graph: Graph, tmp_path: Path) -> None:
-    saved = graph.save(tmp_path / "saved")
-    config = replace(CONFIG, data=DataConfig(dataset=str(saved)))
-    seen: list[int] = []
-
-    def stop(seed: int, run: Run) -> None:
-        seen.append(seed)
-        if len(seen) == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train_seeds(config, 3, tmp_path / "runs", "cpu", on_run=stop)
-    made = (tmp_path / "runs" / "seed-0" / "metrics.json").stat().st_mtime_ns
-    summary = train_seeds(config, 3, tmp_path / "runs", "cpu")
-    assert (tmp_path / "runs" / "seed-0" / "metrics.json").stat().st_mtime_ns == made
-    values = [Run.open(tmp_path / "runs" / f"seed-{seed}", "cpu").metrics["test"] for seed in range(3)]
-    assert summary["test"]["values"] == values
-    assert summary["test"]["mean"] == pytest.approx(np.mean(values))
-    assert summary["test"]["std"] == pytest.approx(np.std(values, ddof=1))
-    assert json.loads((tmp_path / "runs" / "summary.json").read_text()) == summary
-    splits = [Run.open(tmp_path / "runs" / f"seed-{seed}", "cpu").split.train.tolist() for seed in range(3)]
-    assert splits[0] != splits[1]
-    other = replace(config, model=replace(CONFIG.model, layers=2))
-    with pytest.raises(StoreError, match="holds runs with other settings"):
-        train_seeds(other, 3, tmp_path / "runs", "cpu")
-    assert train_seeds(other, 1, tmp_path / "runs", "cpu", force=True)["seeds"] == [0]
-    with pytest.raises(GraphError, match="no labels"):
-        unlabelled = replace(graph, labels=None, class_names=None).save(tmp_path / "unlabelled")
-        train_seeds(replace(config, data=DataConfig(dataset=str(unlabelled))), 1, tmp_path / "none", "cpu")
-    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize(("name", "low", "high"), [("Cora", 0.83, 0.885), ("Photo", 0.935, 0.965)])

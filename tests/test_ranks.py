@@ -306,7 +306,7 @@ def test_what_the_first_process_refuses_is_said_once_and_ends_all(two: tuple[Run
 
 
 def test_several_seeds_are_refused_under_torchrun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from vcr_graphormer.launch import train_seeds
+    from vcr_graphormer.seeds import train_seeds
 
     monkeypatch.setattr(Ranks, "join", classmethod(lambda cls: cls(0, 2)))
     with pytest.raises(ConfigError, match="one after another in one process, not under torchrun"):

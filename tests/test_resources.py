@@ -1,14 +1,16 @@
 """What token lists need, and that too little of it is said before anything is written."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from vcr_graphormer import Graph, Split, StoreError, TokenConfig, generate, resources, tokenize
-from vcr_graphormer.resources import _left_in_container, available_memory, needed_disk, needed_memory
+from vcr_graphormer.resources import _left_in_groups, available_memory, needed_disk, needed_memory
 
 CONFIG = TokenConfig(hops=2, clusters=4, structure_tokens=3, content_tokens=5)
 
@@ -41,7 +43,7 @@ def test_hops_of_sparse_features_are_estimated_from_a_sample(graph: Graph) -> No
 def test_memory_grows_with_arcs_unless_metis_is_left_out(graph: Graph) -> None:
     by_metis = needed_memory(graph, CONFIG, 2)
     without = needed_memory(graph, TokenConfig(partitioner="propagation", hops=2), 2)
-    assert by_metis["clusters"] - without["clusters"] == 60 * graph.num_arcs - 60 * graph.num_nodes
+    assert by_metis["clusters"] - without["clusters"] == 80 * graph.num_arcs - 200 * graph.num_nodes
     assert by_metis["rankings"] == without["rankings"]
     assert needed_memory(graph, TokenConfig(structure_tokens=0, content_tokens=0, hops=0), 2) == {}
 
@@ -57,13 +59,29 @@ def test_memory_grows_with_arcs_unless_metis_is_left_out(graph: Graph) -> None:
 def test_too_little_memory_is_said_first(
     graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any], stage: str, hint: str
 ) -> None:
-    monkeypatch.setattr(resources, "available_memory", lambda: 10 * 2**20)
-    with pytest.raises(
-        StoreError,
-        match=f"the {stage} of 2,000 nodes and 16,000 arcs need about 30.* of memory, 10.0 MiB are free: use {hint}",
-    ):
+    needed = needed_memory(graph, TokenConfig(**arguments), 2)[stage]
+    monkeypatch.setattr(resources, "available_memory", lambda: needed - 1)
+    expected = f"the {stage} of 2,000 nodes and 16,000 arcs need about .* of memory, .* are free: use {hint}"
+    with pytest.raises(StoreError, match=expected):
         tokenize(graph, None, TokenConfig(**arguments), tmp_path / "tokens", threads=2)
     assert not (tmp_path / "tokens").exists()
+    monkeypatch.setattr(resources, "available_memory", lambda: needed)
+    assert tokenize(graph, None, TokenConfig(**arguments), tmp_path / "tokens", threads=2).num_nodes == 2000
+
+
+def test_sparse_features_and_weights_need_more(graph: Graph) -> None:
+    weighted = replace(graph, weights=np.ones(graph.num_arcs, dtype=np.float32))
+    assert needed_memory(weighted, CONFIG, 2)["rankings"] == needed_memory(graph, CONFIG, 2)["rankings"] + 12 * 16_000
+    sparse = replace(graph, features=sp.csr_matrix(np.asarray(graph.features)))
+    more = needed_memory(sparse, CONFIG, 2)["hop features"] - needed_memory(graph, CONFIG, 2)["hop features"]
+    assert more == 8 * 16_000 + 2 * 4 * 2000 * 8  # the first hop is dense already
+
+
+def test_workers_need_the_graph_and_what_was_prepared(graph: Graph, tmp_path: Path) -> None:
+    more = needed_disk(graph, CONFIG, by_path=True) - needed_disk(graph, CONFIG)
+    assert more == 2 * 130 * 2000 + 4 * 16_000 + 8 * 2000
+    saved = Graph.open(graph.save(tmp_path / "graph"))
+    assert needed_disk(saved, CONFIG, by_path=True) - needed_disk(saved, CONFIG) == 2 * 130 * 2000
 
 
 def test_too_little_disk_is_said_first(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +92,7 @@ def test_too_little_disk_is_said_first(graph: Graph, tmp_path: Path, monkeypatch
         return Usage(0, 0, 1000)
 
     monkeypatch.setattr(shutil, "disk_usage", usage)
-    with pytest.raises(StoreError, match=r"2,000 nodes need about .* in .*tokens, 1000 B are free there"):
+    with pytest.raises(StoreError, match=r"2,000 nodes need at least .* in .*tokens, 1000 B are free there"):
         tokenize(graph, None, CONFIG, tmp_path / "deep" / "tokens")
     assert asked == [tmp_path]
     assert not (tmp_path / "deep").exists()
@@ -92,14 +110,25 @@ def test_a_resumed_job_needs_only_the_rest(graph: Graph, tmp_path: Path, monkeyp
     assert tokenize(graph, None, CONFIG, tmp_path / "tokens").num_nodes == 2000
 
 
-@pytest.mark.parametrize(
-    ("limit", "expected"), [("1000", 600), ("max", 2**62), (None, 2**62)], ids=["limit", "no limit", "no group"]
-)
-def test_limits_of_a_container_count(tmp_path: Path, limit: str | None, expected: int) -> None:
-    if limit is not None:
-        (tmp_path / "memory.max").write_text(f"{limit}\n")
-        (tmp_path / "memory.stat").write_text("anon 400\nfile 500\n")
-    assert _left_in_container(tmp_path) == expected
+def make_group(folder: Path, limit: str, used: int, version: int) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / ("memory.max" if version == 2 else "memory.limit_in_bytes")).write_text(f"{limit}\n")
+    (folder / "memory.stat").write_text(f"{'anon' if version == 2 else 'total_rss'} {used}\nfile 500\n")
+
+
+def test_limits_of_control_groups_count(tmp_path: Path) -> None:
+    root, membership = tmp_path / "groups", tmp_path / "cgroup"
+    membership.write_text("0::/job/step\n")
+    assert list(_left_in_groups(membership, root)) == []
+    make_group(root / "job", "1000", 400, 2)
+    make_group(root / "job" / "step", "max", 300, 2)
+    assert list(_left_in_groups(membership, root)) == [600]
+    make_group(root, "5000", 4900, 2)  # a container sees its own limit here
+    assert list(_left_in_groups(membership, root)) == [600, 100]
+    membership.write_text("7:cpu:/other\n4:hugetlb,memory:/job\n")
+    make_group(root / "memory" / "job", "2000", 500, 1)
+    assert list(_left_in_groups(membership, root)) == [1500]
+    assert list(_left_in_groups(tmp_path / "none", root)) == []
 
 
 def test_available_memory_is_less_than_what_the_machine_has() -> None:

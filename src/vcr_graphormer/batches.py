@@ -239,11 +239,11 @@ class Inputs:
 
         def read(part: Tensor) -> Batch:
             batch = self.batch(part, with_rows)
-            if self.device.type == "cuda":
-                batch = batch.pin_memory()
-            return batch.to(self.device)
+            return batch.pin_memory() if self.device.type == "cuda" else batch
 
-        return _read_ahead(read, parts)
+        _ = self.padded  # found out once, not by every reader at the same time
+        # Copied by whoever asks: what lies ready must not fill a GPU whose memory was too small for the inputs.
+        return (batch.to(self.device) for batch in _read_ahead(read, parts))
 
 
 def _read_ahead(read: Callable[[Tensor], Batch], parts: Sequence[Tensor]) -> Iterator[Batch]:

@@ -12,6 +12,7 @@ from . import __version__
 from .errors import ClusterError, ConfigError
 
 SECONDS_TO_ANSWER = 10
+_LOUD = ("distributed", "distributed.client", "distributed.core", "distributed.comm", "tornado.application")
 
 
 @contextmanager
@@ -25,8 +26,9 @@ def connect(address: str) -> Iterator[Executor]:
     except ImportError as error:
         raise ConfigError("--scheduler needs dask.distributed: pip install 'vcr-graphormer[dask]'") from error
     # What it has to say about lost connections, with tracebacks, we say in one line.
-    for name in ("distributed", "distributed.client", "distributed.core", "distributed.comm", "tornado.application"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    loggers = {logging.getLogger(name): logging.getLogger(name).level for name in _LOUD}
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
     try:
         client = Client(address, timeout=SECONDS_TO_ANSWER, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
@@ -35,7 +37,10 @@ def connect(address: str) -> Iterator[Executor]:
             f"give its address, such as tcp://host:8786"
         ) from error
     try:
-        _check_workers(client, address)
+        try:
+            _check_workers(client, address)
+        except OSError as error:  # lost while it was asked
+            raise ClusterError(f"{type(error).__name__}: {error}") from error
         yield client.get_executor()
     except ClusterError as error:
         if client.status == "running":
@@ -43,6 +48,8 @@ def connect(address: str) -> Iterator[Executor]:
         raise ClusterError(f"the scheduler at {address} was lost: {error}") from error
     finally:
         client.close(timeout=SECONDS_TO_ANSWER)
+        for logger, level in loggers.items():
+            logger.setLevel(level)
 
 
 def _check_workers(client: Any, address: str) -> None:

@@ -72,7 +72,7 @@ def structure_connections(
     """One super node per METIS cluster of the graph (made undirected); every node is connected. None for a count of 0.
 
     `recursive` bisects again and again instead of METIS's k-way scheme: faster for many clusters, cut a little more.
-    The `partitioner` propagation needs memory for the nodes only, where METIS needs 60 bytes per arc.
+    The memory of the `partitioner` propagation grows with the nodes, that of METIS with the arcs.
 
     >>> from vcr_graphormer import Graph
     >>> structure_connections(Graph.from_edges([[0, 1, 3, 4], [1, 2, 4, 5]], num_nodes=6), count=2).sizes.tolist()

@@ -1,4 +1,4 @@
-"""`train`: graph and split → run folder; `resume` after an interruption; `train_seeds`: mean and deviation."""
+"""`train`: graph and split → run folder; `resume` after an interruption."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,8 +15,7 @@ from . import __version__
 from .arrays import Array
 from .checkpoint import save_tensors
 from .config import Config, to_toml
-from .datasets import DataConfig, load_data
-from .errors import ConfigError, GraphError, StoreError
+from .errors import GraphError, StoreError
 from .graph import Graph
 from .inference import Progress, compute, memory_advice, within_memory
 from .inputs import find_device
@@ -27,11 +24,11 @@ from .metrics import choose_metric, probabilities
 from .ranks import Ranks, agent_name
 from .run import RUN_FILE, RUN_VERSION, Run, versions
 from .split import PARTS, Split
-from .storage import MANIFEST, claim, read_json, replace_file, write_json
+from .storage import claim, read_json, replace_file, write_json
 from .tokens import check_tokens, tokenize
 from .training import Best, Examples, OnEpoch, Trainer
 
-SEEDS_FILE = "seeds.toml"
+SEEDS_FILE = "seeds.toml"  # in a folder of runs, one per seed
 
 
 def train(
@@ -87,7 +84,7 @@ def train_loaded(
     """As `train`, of a graph that the first process alone loads; not even that one where torchrun restarted it."""
 
     def prepare() -> None:
-        own = _is_ours(Path(out))
+        own = _is_ours(Path(out), config)
         if not own or not (Path(out) / "config.toml").is_file():  # the last of what `_prepare` writes
             _prepare(*load(), config, Path(out), tokens, device, force or own, agents)
 
@@ -99,14 +96,17 @@ def train_loaded(
         return resume(out, device, threads, progress, on_epoch)
 
 
-def _is_ours(folder: Path) -> bool:
+def _is_ours(folder: Path, config: Config) -> bool:
     """Whether an earlier attempt of the same torchrun made the run: then it is continued, never another one's.
 
-    By its agents rather than by its count of restarts, which each agent keeps for itself.
+    By its agents rather than by its count of restarts, which each agent keeps for itself; and by its settings, for in a
+    container a later torchrun may have the same name.
     """
     if agent_name() is None or not (folder / RUN_FILE).is_file():
         return False
-    about = read_json(folder / RUN_FILE)
+    about, settings = read_json(folder / RUN_FILE), folder / "config.toml"
+    if settings.is_file() and settings.read_text(encoding="utf-8") != to_toml(config):
+        return False
     return agent_name() in about.get("agents", []) and about.get("process") != os.getpid()
 
 
@@ -146,7 +146,7 @@ def _prepare(
     }
     if agents:
         about |= {"agents": agents, "process": os.getpid()}
-    _make_room(folder, force)
+    make_room(folder, force)
     write_json(folder / RUN_FILE, about)  # first, so that what an interruption leaves is known for a run
     if graph.folder is None:
         graph.save(folder / "graph")
@@ -195,7 +195,7 @@ def _check(graph: Graph, split: Split, config: Config) -> None:
     choose_metric(config.training.metric, graph.task)
 
 
-def _make_room(folder: Path, force: bool) -> None:
+def make_room(folder: Path, force: bool) -> None:
     """An empty folder; what is there already is replaced only if it is a run and only if that was asked for."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         known = [folder / name for name in (RUN_FILE, SEEDS_FILE) if (folder / name).is_file()]
@@ -284,81 +284,3 @@ def _without_nan(row: dict[str, float]) -> dict[str, float | None]:
 
 def _device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads"
-
-
-def train_seeds(
-    config: Config,
-    seeds: int,
-    out: str | Path,
-    device: str = "auto",
-    force: bool = False,
-    threads: int | None = None,
-    progress: Progress | None = None,
-    on_run: Callable[[int, Run], None] | None = None,
-    on_epoch: OnEpoch | None = None,
-) -> dict[str, Any]:
-    """Train with split and training seeds 0 … seeds - 1; every run is kept, `summary.json` has mean and deviation.
-
-    Called again with the same folder and settings it goes on where it was.
-    """
-    if seeds < 1:
-        raise ConfigError(f"seeds is {seeds}; it must be 1 or more")
-    if Ranks.join().size > 1:
-        raise ConfigError("several seeds are trained one after another in one process, not under torchrun")
-    folder = Path(out)
-    started = folder / SEEDS_FILE
-    if not started.is_file() or force:
-        load_labelled(config.data)  # before anything is written or replaced
-        _make_room(folder, force)
-        with replace_file(started) as temporary:
-            temporary.write_text(to_toml(config), encoding="utf-8")
-    elif started.read_text(encoding="utf-8") != to_toml(config):
-        raise StoreError(f"{folder} holds runs with other settings: choose another folder, or replace them (--force)")
-    runs = []
-    for seed in range(seeds):
-        run = _train_seed(config, seed, folder, device, threads, progress, on_epoch)
-        if on_run is not None:
-            on_run(seed, run)
-        runs.append(run.metrics)
-    summary: dict[str, Any] = {"dataset": runs[0]["dataset"], "metric": runs[0]["metric"], "seeds": list(range(seeds))}
-    for part in PARTS:
-        values = [metrics[part] for metrics in runs]
-        spread = float(np.std(values, ddof=1)) if seeds > 1 else 0.0
-        summary[part] = {"mean": float(np.mean(values)), "std": spread, "values": values}
-    write_json(folder / "summary.json", summary)
-    return summary
-
-
-def _train_seed(
-    config: Config,
-    seed: int,
-    folder: Path,
-    device: str,
-    threads: int | None,
-    progress: Progress | None,
-    on_epoch: OnEpoch | None,
-) -> Run:
-    """One seed's run: opened if finished, continued if begun, made otherwise; all share one saved graph."""
-    target = folder / f"seed-{seed}"
-    if (target / RUN_FILE).is_file():
-        return resume(target, device, threads, progress, on_epoch)
-    published = config.data.split == "published"
-    data = config.data if published else replace(config.data, seed=seed)
-    settings = replace(config, data=data, training=replace(config.training, seed=seed))
-    graph, split = load_labelled(data)
-    saved = graph.folder or folder / "graph"
-    if not (saved / MANIFEST).is_file():
-        graph.save(saved)
-    elif Graph.open(saved).fingerprint != graph.fingerprint:
-        raise StoreError(f"the data of {folder} has changed since its first run: choose another folder, or --force")
-    if target.is_dir():
-        shutil.rmtree(target)  # begun, but killed before it could be continued
-    return train(Graph.open(saved), split, settings, target, None, device, False, threads, progress, on_epoch)
-
-
-def load_labelled(data: DataConfig) -> tuple[Graph, Split]:
-    """The graph and the split that `[data]` describes; refused where there is nothing to learn from."""
-    graph, split = load_data(data)
-    if split is None:
-        raise GraphError(f"{data.dataset} has no labels to learn from")
-    return graph, split

@@ -59,6 +59,7 @@ def rank(
     keep_super: bool = False,
     seed: int = 0,
     budget: int = BUDGET,
+    partitioner: str = "metis",
 ) -> Ranking:
     """Find the top k nodes of the personalized PageRank of each source on the rewired graph.
 
@@ -82,13 +83,15 @@ def rank(
         Seed of METIS for the second level.
     budget
         Bytes for the vectors of the second level.
+    partitioner
+        Of the clusters of the second level: metis, or propagation, whose memory does not grow with the edges.
 
     >>> from vcr_graphormer import Graph
     >>> ranking = rank(Graph.from_edges([[0, 1, 2], [1, 2, 3]]), k=2, sources=[0])
     >>> ranking.ids.tolist(), [f"{score:.3f}" for score in ranking.scores[0]]
     ([[1, 2]], ['0.358', '0.238'])
     """
-    ranker = Ranker.prepare(graph, connections, restart, seed=seed, threads=threads, budget=budget)
+    ranker = Ranker.prepare(graph, connections, restart, None, seed, threads, budget, partitioner)
     return ranker.rank(sources, k, tolerance, leave_out, keep_super, threads)
 
 
@@ -113,12 +116,13 @@ class Ranker:
         seed: int = 0,
         threads: int | None = None,
         budget: int = BUDGET,
+        partitioner: str = "metis",
     ) -> Ranker:
         """Compute the vectors. `coarse` (from `coarse_clusters`) may be shared by several rankings of one graph."""
         check_restart(restart)
         connections = (connections or no_connections(graph.num_nodes)).check(graph.num_nodes)
         arcs = make_arcs(graph)
-        coarse = coarse_clusters(graph, seed) if coarse is None else coarse
+        coarse = coarse_clusters(graph, seed, partitioner) if coarse is None else coarse
         vectors, visits = compute_vectors(graph, arcs, connections, coarse, restart, default_threads(threads), budget)
         return cls(arcs, connections.assignment, vectors, _members(connections), visits, graph.directed)
 

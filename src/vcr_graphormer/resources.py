@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,60 +19,77 @@ from .store import TokenConfig
 from .summary import format_bytes
 
 # Measured on generated graphs of 0.6 to 62 million edges (results/scale.json; docs/scaling.md explains them).
-METIS_PER_ARC = 60
-PARTITION_PER_NODE = 60
+METIS_PER_ARC = 80
+PARTITION_PER_NODE = 200
 VECTORS_PER_NODE = 330
 THREAD_PER_NODE = 40
+WEIGHTS_PER_ARC = 12
+RANKER_PER_NODE = 130
 HOPS_PER_NODE = 16
 HOPS_PER_ARC = 8  # where features are sparse
-BASE = 300 * 2**20  # the interpreter, its libraries and small things
 
 
 def available_memory() -> int:
-    """Bytes of main memory that can be had without swapping, within this process's limits."""
+    """Bytes of main memory that can be had without swapping, within the limits of this process's control group."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:  # noqa: PTH123
             free = next(int(line.split()[1]) for line in file if line.startswith("MemAvailable")) * 1024
     except (OSError, StopIteration):
         free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    return min(free, _left_in_container(Path("/sys/fs/cgroup")))
+    return min([free, *_left_in_groups(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))])
 
 
-def _left_in_container(folder: Path) -> int:
-    """The control group's limit less what cannot be reclaimed; very much where there is no limit."""
+def _left_in_groups(membership: Path, root: Path) -> Iterator[int]:
+    """What the limit of each control group above this process leaves, versions 1 and 2; page cache can be reclaimed."""
     try:
-        limit = (folder / "memory.max").read_text().strip()
-        rows = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-        return int(limit) - int(rows["anon"])
-    except (OSError, KeyError, ValueError):  # no control groups, or "max"
-        return 2**62
+        lines = [line.split(":", 2) for line in membership.read_text().splitlines()]
+    except OSError:
+        return
+    for _, controllers, path in lines:
+        base, names = root, ("memory.max", "anon")
+        if controllers:
+            base, names = root / "memory", ("memory.limit_in_bytes", "total_rss")
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        group = base / path.strip("/")
+        for folder in (group, *group.parents):
+            with suppress(OSError, KeyError, ValueError):  # no such file, or "max"
+                limit = int((folder / names[0]).read_text())
+                used = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+                yield limit - int(used[names[1]])
+            if folder == base:
+                break
 
 
 def needed_memory(graph: Graph, config: TokenConfig, threads: int) -> dict[str, int]:
-    """Bytes by stage, about: what lies in memory at once and cannot be read again from the graph's own files."""
+    """Bytes by stage, about: what is needed beyond the graph, whose own files can be read again."""
     nodes, arcs = graph.num_nodes, graph.num_arcs
     found = {}
     if config.structure_tokens or config.content_tokens:
         by_metis = config.partitioner == "metis"
         found["clusters"] = METIS_PER_ARC * arcs if by_metis else PARTITION_PER_NODE * nodes
         found["rankings"] = (VECTORS_PER_NODE + THREAD_PER_NODE * threads) * nodes
+        found["rankings"] += WEIGHTS_PER_ARC * arcs if graph.weights is not None else 0
     if config.hops:
-        block = min(ENTRIES_AT_ONCE, nodes * graph.num_features) * 4
-        per_arc = HOPS_PER_ARC if sp.issparse(graph.features) else 0
-        found["hop features"] = per_arc * arcs + HOPS_PER_NODE * nodes + 3 * block
-    return {stage: BASE + size for stage, size in found.items()}
+        found["hop features"] = HOPS_PER_NODE * nodes + 3 * 4 * min(ENTRIES_AT_ONCE, nodes * graph.num_features)
+        if sp.issparse(graph.features):  # joined in memory
+            found["hop features"] += HOPS_PER_ARC * arcs + 2 * _hop_bytes(graph)
+    return found
 
 
-def needed_disk(graph: Graph, config: TokenConfig) -> int:
-    """Bytes of the finished store and of the parts that are kept until it is finished, about.
+def needed_disk(graph: Graph, config: TokenConfig, by_path: bool = False) -> int:
+    """Bytes of the finished store and of the parts that are kept until it is finished; at least.
 
-    Hops of sparse features are counted as large as the first one, by a sample of its rows: they only grow.
+    Hops of sparse features are counted as large as the first one, by a sample of its rows: they only grow. `by_path`:
+    what was prepared for the rankings is saved for workers, and the edges of a graph that lies in memory.
     """
     nodes = graph.num_nodes
     entry = 4 + np.dtype(config.score_type).itemsize
-    lists = nodes * entry * (config.structure_tokens + config.content_tokens)
-    parts = nodes * 8 * (config.structure_tokens + config.content_tokens)
-    return lists + parts + 8 * nodes + config.hops * _hop_bytes(graph)
+    tokens = config.structure_tokens + config.content_tokens
+    kinds = (config.structure_tokens > 0) + (config.content_tokens > 0)
+    shared = kinds * RANKER_PER_NODE * nodes
+    shared += 0 if graph.folder is not None else 4 * graph.num_arcs + 8 * nodes
+    return nodes * (entry + 8) * tokens + 8 * nodes + config.hops * _hop_bytes(graph) + (shared if by_path else 0)
 
 
 def _hop_bytes(graph: Graph, rows: int = 512) -> int:
@@ -89,7 +108,7 @@ def _hop_bytes(graph: Graph, rows: int = 512) -> int:
     return int(min(dense, 8 * (step @ features).nnz / len(sample) * graph.num_nodes))
 
 
-def check_resources(graph: Graph, config: TokenConfig, threads: int, folder: Path) -> None:
+def check_resources(graph: Graph, config: TokenConfig, threads: int, folder: Path, by_path: bool = False) -> None:
     """Refuse work that cannot end on this machine, with the numbers."""
     memory, free = needed_memory(graph, config, threads), available_memory()
     stage = max(memory, key=lambda name: memory[name], default="")
@@ -107,10 +126,13 @@ def check_resources(graph: Graph, config: TokenConfig, threads: int, folder: Pat
     while not place.exists():
         place = place.parent
     # What an interrupted job left is on the disk already.
-    present = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) if folder.is_dir() else 0
-    disk, room = needed_disk(graph, config) - present, shutil.disk_usage(place).free
+    present = 0
+    for file in (*folder.glob("*.npy"), *(folder / "parts").glob("*.npz")):
+        with suppress(OSError):  # another process may be at work there: JobFolder says so
+            present += file.stat().st_size
+    disk, room = needed_disk(graph, config, by_path) - present, shutil.disk_usage(place).free
     if disk > room:
         raise StoreError(
-            f"the token lists of {graph.num_nodes:,} nodes need about {format_bytes(disk)} in {folder}, "
+            f"the token lists of {graph.num_nodes:,} nodes need at least {format_bytes(disk)} in {folder}, "
             f"{format_bytes(room)} are free there: choose another folder, fewer hops or fewer tokens"
         )

@@ -67,10 +67,11 @@ def train(
 ) -> None:
     """Tokenize, train, evaluate: leaves a run folder with settings, weights, metrics and predictions."""
     from .console import print_history
-    from .launch import SEEDS_FILE, load_labelled, train_loaded
+    from .launch import SEEDS_FILE, train_loaded
     from .launch import resume as resume_run
     from .ranks import Ranks
     from .run import Run
+    from .seeds import load_labelled
 
     def choose() -> tuple[Path, Config]:
         if resume is not None:
@@ -96,7 +97,8 @@ def train(
         return graph, split
 
     ranks = Ranks.join()
-    folder, chosen = ranks.agree(choose)
+    with ranks.guarded():
+        folder, chosen = ranks.agree(choose)
     if seeds is not None:
         _train_seeds(chosen, seeds, folder, device, force, threads)
         return
@@ -121,8 +123,8 @@ def train(
 
 def _train_seeds(chosen: Config, seeds: int, folder: Path, device: str, force: bool, threads: int | None) -> None:
     from .console import print_summary
-    from .launch import train_seeds
     from .run import Run
+    from .seeds import train_seeds
 
     def tell(seed: int, run: Run) -> None:
         typer.echo(f"seed {seed}: {run.metrics['metric']} val {run.metrics['val']:.4f} test {run.metrics['test']:.4f}")

@@ -38,7 +38,8 @@ class Shard:
     def is_whole(self) -> bool:
         """Whether the file was finished and reads without damage (zip archives carry checksums of their own)."""
         try:
-            return {"ids", "scores"} <= read_npz(self.file).keys()
+            found, shape = read_npz(self.file), (self.stop - self.start, self.tokens)
+            return all(name in found and found[name].shape == shape for name in ("ids", "scores"))
         except StoreError:
             return False
 

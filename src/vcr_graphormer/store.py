@@ -34,7 +34,8 @@ class TokenConfig:
         default=10, metadata={"help": "METIS clusters, one super node each (s̄); 0 ranks on the graph as it is"}
     )
     partitioner: str = field(
-        default="metis", metadata={"help": "who makes clusters: metis, or propagation, which needs no memory per edge"}
+        default="metis",
+        metadata={"help": "of clusters: metis, or propagation, whose memory does not grow with edges"},
     )
     structure_tokens: int = field(default=8, metadata={"help": "structure-aware neighbours (k̄)"})
     content_tokens: int = field(default=8, metadata={"help": "content-aware neighbours (k̂)"})

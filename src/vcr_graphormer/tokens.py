@@ -40,7 +40,7 @@ from .walks import check_sources
 
 Progress = Callable[[str, int, int], None]
 SOURCES_AT_ONCE = 4096
-MOST_SHARDS = 256  # each clears working memory for all nodes first, so their number must not grow with the graph
+MOST_SHARDS = 1024  # each clears working memory for all nodes first, so their number must not grow with the graph
 SPARSE_PARTS = ("data", "indices", "indptr")
 
 
@@ -82,7 +82,8 @@ def tokenize(
     folder = Path(out)
     if (folder / MANIFEST).is_file():
         return _open_checked(folder, identity)
-    check_resources(graph, config, threads, folder)
+    by_path = executor is not None and not isinstance(executor, ThreadPoolExecutor)
+    check_resources(graph, config, threads, folder, by_path)
     with JobFolder(folder, identity) as work:
         job = _Job(graph, nodes, config, content, work, threads, progress or (lambda *_: None), executor)
         arrays = {**job.rank_all(), **job.hop_all()}
@@ -196,7 +197,9 @@ class _Job:
         starts = range(0, self.graph.num_nodes, size)
         ranges = [(start, min(start + size, self.graph.num_nodes)) for start in starts]
         # Absolute, for workers have working directories of their own.
-        return [Shard(self.work.parts.absolute() / f"{kind}-{a}-{b}.npz", a, b, *how) for a, b in ranges]
+        # By the job's own name, for a worker may outlive a job that was deleted and write when another is under way.
+        job = digest(np.array([f"{name}={value}" for name, value in sorted(self.work.identity.items())]))[:8]
+        return [Shard(self.work.parts.absolute() / f"{kind}-{a}-{b}-{job}.npz", a, b, *how) for a, b in ranges]
 
     def _prepare(self, kind: str, connections: Connections) -> Ranker | SavedRanker:
         """The ranker in memory, or saved where workers find it; one saved before an interruption serves again."""
