@@ -90,6 +90,7 @@ def test_questions_go_on_and_become_tables(data_root: Path, monkeypatch: pytest.
     small: dict[str, Any] = {"hidden_channels": 16, "heads": 2}
     base = replace(base, model=replace(base.model, **small), training=replace(base.training, **SHORT))
     monkeypatch.setattr(questions, "variant_config", lambda *_: base)
+    monkeypatch.setattr(questions, "SHORT", {})
     monkeypatch.setattr(sys, "argv", ["benchmarks/questions.py"])
     whole = questions.STUDIES["tokens"]
     for rows in (whole.rows[:1], whole.rows[:2]):
