@@ -81,7 +81,7 @@ def slopes_table(slopes: dict[str, dict[str, float]]) -> str:
 
 def draw(axes: dict[str, list[dict[str, Any]]], slopes: dict[str, dict[str, float]], file: Path) -> None:
     """Time against each axis, and memory against edges."""
-    figure, places = plt.subplots(2, 2, figsize=(11, 8), dpi=110)
+    figure, places = plt.subplots(2, 2, figsize=(13, 7.5), dpi=110, layout="constrained")
     panels = [("edges", "", "seconds on two cores"), ("edges", " bytes", "bytes")]
     panels += [(axis, "", "seconds on two cores") for axis in ("neighbours", "clusters")]
     for place, (axis, what, label) in zip(places.flat, panels, strict=True):
@@ -90,10 +90,14 @@ def draw(axes: dict[str, list[dict[str, Any]]], slopes: dict[str, dict[str, floa
             x, y = [row[axis] for row in rows], [row[f"{stage}{what}"] for row in rows]
             place.loglog(x, y, marker="o", color=colour, label=f"{stage}: {slopes[axis][f'{stage}{what}']:.2f}")
         place.set(xlabel=axis, ylabel=label)
-        place.legend(frameon=False, title="slope")
+        if axis != "edges":
+            place.set_xticks(x, [str(value) for value in x])
+            place.minorticks_off()
+        place.spines[["top", "right"]].set_visible(False)
+        place.legend(frameon=False, title="slope", loc="upper left", bbox_to_anchor=(1, 1))
     figure.suptitle("tokenize on generated graphs, ten edges per node")
     file.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(file, bbox_inches="tight")
+    figure.savefig(file)
 
 
 def main() -> None:
@@ -102,7 +106,12 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--middle", type=int, default=MIDDLE, help="edges where neighbours and clusters are varied")
     parser.add_argument("--out", default="results/growth.json", type=Path)
+    parser.add_argument("--draw", action="store_true", help="only the figure, from the file that is there")
     arguments = parser.parse_args()
+    if arguments.draw:
+        found = json.loads(arguments.out.read_text())
+        draw(found["rows"], found["slopes"], arguments.out.with_suffix(".png"))
+        return
     some = {count: replace(CONFIG, structure_tokens=count, content_tokens=count) for count in NEIGHBOURS}
     grouped = {count: replace(CONFIG, clusters=count) for count in CLUSTERS}
     axes = {

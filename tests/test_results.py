@@ -28,7 +28,7 @@ def benchmark(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_scaling_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    scale, growth = (benchmark(name, monkeypatch) for name in ("scale", "growth"))
+    scale, growth, partitioners = (benchmark(name, monkeypatch) for name in ("scale", "growth", "partitioners"))
     rows = json.loads((ROOT / "results" / "scale.json").read_text())["rows"]
     text = (ROOT / "docs" / "scaling.md").read_text()
     assert [row["size"] for row in rows] == [0.01, 0.1, 1.0]
@@ -36,6 +36,8 @@ def test_scaling_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     assert between(text, "outlook") == scale.outlook_table(rows[-1])
     slopes = json.loads((ROOT / "results" / "growth.json").read_text())["slopes"]
     assert between(text, "slopes") == growth.slopes_table(slopes)
+    cuts = json.loads((ROOT / "results" / "partitioners.json").read_text())["rows"]
+    assert between(text, "partitioners") == partitioners.table(cuts)
 
 
 def test_the_constants_of_resources_are_those_measured() -> None:

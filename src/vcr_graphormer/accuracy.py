@@ -51,7 +51,7 @@ def this_command() -> str:
     for place in ("--out", "--logs", "--folder"):
         if place in words[:-1]:
             del words[words.index(place) : words.index(place) + 2]
-    return " ".join([words[0], shlex.join(words[1:])])
+    return " ".join([words[0], shlex.join(words[1:])]).strip()
 
 
 def with_defaults(settings: dict[str, Any]) -> dict[str, Any]:

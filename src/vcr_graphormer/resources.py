@@ -19,7 +19,7 @@ from .store import TokenConfig
 from .summary import format_bytes
 
 # Measured on generated graphs of 0.6 to 62 million edges (results/scale.json; docs/scaling.md explains them).
-METIS_PER_ARC = 80
+METIS_PER_ARC = 85
 PARTITION_PER_NODE = 200
 VECTORS_PER_NODE = 330
 THREAD_PER_NODE = 40
