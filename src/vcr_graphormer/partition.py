@@ -76,7 +76,7 @@ def deal(sizes: NDArray[np.int64], count: int) -> NDArray[np.int32]:
     """Put pieces into `count` groups of similar size.
 
     >>> deal(np.array([1, 5, 3, 3]), 2).tolist()
-    [1, 0, 1, 0]
+    [0, 0, 1, 1]
     """
     room = [(0, group) for group in range(count)]
     groups = np.empty(len(sizes), dtype=np.int32)
