@@ -24,7 +24,16 @@ from vcr_graphormer.trials import Workbench
 
 FIRST_SEED = 200  # far from those of the search
 # Not settings of a preset: the machine's affair, or the command's.
-LEFT_OUT = {"tolerance", "content", "content_clusters", "leave_own_label_out", "score_type", "seed", "micro_batch"}
+LEFT_OUT = {
+    "partitioner",
+    "tolerance",
+    "content",
+    "content_clusters",
+    "leave_own_label_out",
+    "score_type",
+    "seed",
+    "micro_batch",
+}
 LEFT_OUT |= {"decay_steps", "gradient_clip", "metric", "precision", "compile", "checkpoint_every", "feedforward"}
 
 

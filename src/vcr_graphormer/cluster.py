@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ def connect(address: str) -> Iterator[Executor]:
         from distributed import Client
     except ImportError as error:
         raise ConfigError("--scheduler needs dask.distributed: pip install 'vcr-graphormer[dask]'") from error
+    if re.fullmatch(r"[a-z]+://.+:\d+", address) is None:  # a client of no address at all complains at its end, too
+        raise ConfigError(f"--scheduler is {address!r}; it must be an address such as tcp://host:8786")
     # What it has to say about lost connections, with tracebacks, we say in one line.
     loggers = {logging.getLogger(name): logging.getLogger(name).level for name in _LOUD}
     for logger in loggers:
