@@ -1,9 +1,9 @@
 """METIS and propagation as partitioners: edges cut, balance, seconds, memory, and what rankings on them recall.
 
-    python benchmarks/partitioners.py --data ROOT [--folder SCALE]     results/partitioners.json
+    python benchmarks/partitioners.py --data ROOT [--folder FOLDER]     results/partitioners.json
 
 Clusters as the authors use them, and as many as the second level of the rankings has. Value recall@20 of 100 sources on
-the graph with these super nodes, the second level made by the same partitioner. SCALE is a folder that
+the graph with these super nodes, the second level made by the same partitioner. FOLDER is one that
 `scale.py --keep` left: its largest graph is then cut too (no recall: the exact ranking would take hours).
 """
 

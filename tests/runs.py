@@ -18,3 +18,14 @@ def named_graph(seventh: str = "n7") -> vcr.Graph:
     plain = vcr.generate(nodes=150, edges=600, classes=3, features=8, homophily=0.8, seed=0)
     names = np.array([seventh if node == 7 else f"n{node}" for node in range(150)])
     return replace(plain, names=names, class_names=("a", "b", "c"))
+
+
+def list_graph() -> vcr.Graph:
+    """1,500 nodes: token lists of a dozen shards, where these are made small."""
+    return vcr.generate(1500, 6000, classes=3, seed=0, features=6)
+
+
+def all_bytes(store: vcr.TokenStore) -> dict[str, bytes]:
+    """Every file of a finished store but for what it cost; nothing else is left in it."""
+    assert [file for file in store.path.iterdir() if file.is_dir()] == []
+    return {file.name: file.read_bytes() for file in store.path.iterdir() if file.name != "stages.json"}

@@ -10,8 +10,9 @@ import pytest
 
 from tests.cluster import Cluster
 from tests.command import run
-from tests.test_shards import CONFIG, all_bytes
-from vcr_graphormer import ClusterError, ConfigError, Graph, Split, TokenStore, cluster, generate, tokenize, tokens
+from tests.runs import all_bytes, list_graph
+from tests.test_shards import CONFIG
+from vcr_graphormer import ClusterError, ConfigError, Graph, Split, TokenStore, cluster, tokenize, tokens
 from vcr_graphormer.cluster import connect
 
 distributed = pytest.importorskip("distributed", reason="needs dask.distributed: pip install 'vcr-graphormer[dask]'")
@@ -21,7 +22,7 @@ SHARDS = 12
 
 @pytest.fixture(scope="module")
 def graph() -> Graph:
-    return generate(1500, 6000, classes=3, seed=0, features=6)
+    return list_graph()
 
 
 @pytest.fixture(scope="module")

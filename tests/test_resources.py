@@ -9,8 +9,18 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from vcr_graphormer import Graph, Split, StoreError, TokenConfig, generate, resources, tokenize
-from vcr_graphormer.resources import _left_in_groups, available_memory, needed_disk, needed_memory
+from vcr_graphormer import (
+    Graph,
+    Ranker,
+    Split,
+    StoreError,
+    TokenConfig,
+    generate,
+    resources,
+    structure_connections,
+    tokenize,
+)
+from vcr_graphormer.resources import RANKER_PER_NODE, _left_in_groups, available_memory, needed_disk, needed_memory
 
 CONFIG = TokenConfig(hops=2, clusters=4, structure_tokens=3, content_tokens=5)
 
@@ -79,9 +89,9 @@ def test_sparse_features_and_weights_need_more(graph: Graph) -> None:
 
 def test_workers_need_the_graph_and_what_was_prepared(graph: Graph, tmp_path: Path) -> None:
     more = needed_disk(graph, CONFIG, by_path=True) - needed_disk(graph, CONFIG)
-    assert more == 2 * 130 * 2000 + 4 * 16_000 + 8 * 2000
+    assert more == 2 * 230 * 2000 + 4 * 16_000 + 8 * 2000
     saved = Graph.open(graph.save(tmp_path / "graph"))
-    assert needed_disk(saved, CONFIG, by_path=True) - needed_disk(saved, CONFIG) == 2 * 130 * 2000
+    assert needed_disk(saved, CONFIG, by_path=True) - needed_disk(saved, CONFIG) == 2 * 230 * 2000
 
 
 def test_too_little_disk_is_said_first(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,6 +106,13 @@ def test_too_little_disk_is_said_first(graph: Graph, tmp_path: Path, monkeypatch
         tokenize(graph, None, CONFIG, tmp_path / "deep" / "tokens")
     assert asked == [tmp_path]
     assert not (tmp_path / "deep").exists()
+
+
+def test_what_is_prepared_takes_that_much(tmp_path: Path) -> None:
+    large = generate(50_000, 250_000, classes=5, communities=50, features=0, seed=0)
+    folder = Ranker.prepare(large, structure_connections(large, 10)).save(tmp_path / "ranker", large)
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    assert 0.6 * size < RANKER_PER_NODE * 50_000 < 1.5 * size
 
 
 def test_a_resumed_job_needs_only_the_rest(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,7 @@ from scipy.sparse.csgraph import connected_components
 
 from tests import graphs
 from vcr_graphormer import Graph
-from vcr_graphormer.scans import components, weighted_degrees
-
-NO_WEIGHTS = np.empty(0, dtype=np.float32)
+from vcr_graphormer.scans import arc_weights, components, weighted_degrees
 
 
 def make(case: tuple[int, list[tuple[int, int]]], directed: bool, weighted: bool = False) -> Graph:
@@ -45,8 +43,8 @@ def test_degrees_are_sums_of_rows_and_columns(
     case: tuple[int, list[tuple[int, int]]], directed: bool, weighted: bool
 ) -> None:
     graph = make(case, directed, weighted)
-    weights = NO_WEIGHTS if graph.weights is None else graph.weights
-    out, into = weighted_degrees(graph.indptr, graph.indices, weights)
+    assert len(arc_weights(graph)) == (graph.num_arcs if graph.weights is not None else 0)
+    out, into = weighted_degrees(graph.indptr, graph.indices, arc_weights(graph))
     matrix = graph.to_scipy().toarray().astype(np.float64)
     np.testing.assert_allclose(out, matrix.sum(axis=1), rtol=1e-12)
     np.testing.assert_allclose(into, matrix.sum(axis=0), rtol=1e-12)

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from tests.cluster import Here
+from tests.runs import all_bytes, list_graph
 from vcr_graphormer import (
     ClusterError,
     ConfigError,
@@ -39,7 +40,7 @@ CONFIG = TokenConfig(hops=1, clusters=4, structure_tokens=5, content_tokens=6)
 
 @pytest.fixture(scope="module")
 def graph() -> Graph:
-    return generate(1500, 6000, classes=3, seed=0, features=6)
+    return list_graph()
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +56,6 @@ def local(graph: Graph, train: np.ndarray, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture(autouse=True)
 def _twelve_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens, "SOURCES_AT_ONCE", 130)
-
-
-def all_bytes(store: TokenStore) -> dict[str, bytes]:
-    assert sorted(file.name for file in store.path.iterdir() if file.is_dir()) == []
-    return {file.name: file.read_bytes() for file in store.path.iterdir() if file.name != "stages.json"}
 
 
 def test_every_executor_makes_the_same_bytes(

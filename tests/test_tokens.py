@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 from tests import graphs
+from tests.runs import all_bytes, list_graph
 from vcr_graphormer import (
     ConfigError,
     Graph,
@@ -36,16 +37,12 @@ CONFIG = TokenConfig(hops=2, clusters=4, structure_tokens=5, content_tokens=6)
 
 @pytest.fixture(scope="module")
 def graph() -> Graph:
-    return generate(1500, 6000, classes=3, seed=0, features=6)
+    return list_graph()
 
 
 @pytest.fixture(scope="module")
 def train(graph: Graph) -> np.ndarray:
     return Split.random(graph.labels, seed=0).train
-
-
-def all_bytes(store: TokenStore) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in store.path.iterdir() if file.name != "stages.json"}
 
 
 def test_store_equals_its_parts(graph: Graph, train: np.ndarray, tmp_path: Path) -> None:

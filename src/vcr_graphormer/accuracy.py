@@ -46,9 +46,10 @@ def this_command() -> str:
     words = list(sys.argv)
     script = words[0].endswith(".py") and "__main__" not in words[0]
     words[0] = f"python {Path(words[0]).parent.name}/{Path(words[0]).name}" if script else "vcr-graphormer"
-    if "--data" in words[:-1]:
-        words[words.index("--data") + 1] = "ROOT"
-    for place in ("--out", "--logs", "--folder"):
+    for option, name in (("--data", "ROOT"), ("--folder", "FOLDER")):
+        if option in words[:-1]:
+            words[words.index(option) + 1] = name
+    for place in ("--out", "--logs"):
         if place in words[:-1]:
             del words[words.index(place) : words.index(place) + 2]
     return " ".join([words[0], shlex.join(words[1:])]).strip()

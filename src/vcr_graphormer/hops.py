@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from .arrays import Array, Features
 from .errors import ConfigError, GraphError
 from .graph import Graph
-from .scans import weighted_degrees
+from .scans import arc_weights, weighted_degrees
 
 # A dense block of this many entries (64 MiB of float32) is the working memory of one step.
 ENTRIES_AT_ONCE = 1 << 24
-_NO_WEIGHTS = np.empty(0, dtype=np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +37,7 @@ class Step:
     @classmethod
     def of(cls, graph: Graph, self_loops: bool = False) -> Step:
         """Count the degrees."""
-        weights = _NO_WEIGHTS if graph.weights is None else np.asarray(graph.weights)
-        out, into = weighted_degrees(np.asarray(graph.indptr), np.asarray(graph.indices), weights)
+        out, into = weighted_degrees(np.asarray(graph.indptr), np.asarray(graph.indices), arc_weights(graph))
         return cls(graph, self_loops, _inverse_root(out + self_loops), _inverse_root(into + self_loops))
 
     @cached_property
@@ -63,7 +61,7 @@ class Step:
         The bits are those of scipy's product with `matrix`, whatever the number of threads.
         """
         graph = self.graph
-        weights = _NO_WEIGHTS if graph.weights is None else np.asarray(graph.weights)
+        weights = arc_weights(graph)
         out = np.zeros((stop - start, source.shape[1]), dtype=source.dtype)
         indptr, indices = np.asarray(graph.indptr), np.asarray(graph.indices)
         arcs = np.linspace(indptr[start], indptr[stop], threads + 1)

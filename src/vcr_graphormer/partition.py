@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .graph import Graph
+from .scans import arc_weights
 
 PASSES = 8
 LEAST_EDGES = 16  # that are kept of each piece; more where there are fewer pieces than nodes
@@ -28,8 +29,7 @@ def partition(graph: Graph, count: int, seed: int = 0) -> NDArray[np.int32]:
 
     A node of a directed graph looks at those it points to; METIS then ignores direction.
     """
-    weights = np.empty(0, dtype=np.float32) if graph.weights is None else np.asarray(graph.weights)
-    indptr, indices = np.asarray(graph.indptr), np.asarray(graph.indices)
+    indptr, indices, weights = np.asarray(graph.indptr), np.asarray(graph.indices), arc_weights(graph)
     largest = max(1, graph.num_nodes // (PIECES * count))
     alone = np.arange(graph.num_nodes, dtype=np.int32)
     labels = join_neighbours(indptr, indices, weights, alone, largest, PASSES)

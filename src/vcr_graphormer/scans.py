@@ -6,6 +6,14 @@ from typing import Any
 
 import numba as nb
 import numpy as np
+from numpy.typing import NDArray
+
+from .graph import Graph
+
+
+def arc_weights(graph: Graph) -> NDArray[np.float32]:
+    """The weights as compiled loops take them: none at all where every weight is 1."""
+    return np.empty(0, dtype=np.float32) if graph.weights is None else np.asarray(graph.weights)
 
 
 @nb.njit(nogil=True, cache=True)

@@ -82,8 +82,7 @@ def tokenize(
     folder = Path(out)
     if (folder / MANIFEST).is_file():
         return _open_checked(folder, identity)
-    by_path = executor is not None and not isinstance(executor, ThreadPoolExecutor)
-    check_resources(graph, config, threads, folder, by_path)
+    check_resources(graph, config, threads, folder, _by_path(executor))
     with JobFolder(folder, identity) as work:
         job = _Job(graph, nodes, config, content, work, threads, progress or (lambda *_: None), executor)
         arrays = {**job.rank_all(), **job.hop_all()}
@@ -124,6 +123,11 @@ def _identity(graph: Graph, train: NDArray[np.int64] | None, config: TokenConfig
     return identity | {f"setting {name}": str(value) for name, value in settings.items()}
 
 
+def _by_path(executor: Executor | None) -> bool:
+    """Whether work is handed over by path: threads share our memory, all others do not."""
+    return executor is not None and not isinstance(executor, ThreadPoolExecutor)
+
+
 class _Job:
     """One run of `tokenize`: what it needs everywhere, and its stages in order."""
 
@@ -140,8 +144,7 @@ class _Job:
     ) -> None:
         self.graph, self.train, self.config, self.content = graph, train, config, content
         self.work, self.threads, self.progress, self.executor = work, threads, progress, executor
-        # Threads share our memory; all others get paths.
-        self.by_path = executor is not None and not isinstance(executor, ThreadPoolExecutor)
+        self.by_path = _by_path(executor)
         self.stages = Stages(work.parts / "stages.json")
 
     def rank_all(self) -> dict[str, Array]:
