@@ -52,8 +52,8 @@ class Cluster:
         for number in range(self.count):
             self.workers.append(self._start("worker", self.address, "--name", str(number), *where, *more))
         if self.workers:  # a test that stops one of two wants both to be there
-            with Client(self.address, timeout=60, set_as_default=False) as client:
-                client.wait_for_workers(self.count, timeout=60)
+            with Client(self.address, timeout=300, set_as_default=False) as client:
+                client.wait_for_workers(self.count, timeout=300)
 
     def _start(self, command: str, *arguments: str) -> subprocess.Popen[bytes]:
         if command in self.preload:

@@ -51,7 +51,7 @@ def test_the_same_bytes_and_a_second_attempt_is_a_new_one(
 ) -> None:
     saved = graph.save(tmp_path / "graph")
     opened = Graph.open(saved)
-    with distributed.Client(two_workers.address, timeout=20, set_as_default=False) as client:
+    with distributed.Client(two_workers.address, timeout=200, set_as_default=False) as client:
         executor = client.get_executor()
         # While `info` keeps the failed tasks alive dask would answer equal ones with the same failure.
         saved.rename(tmp_path / "hidden")
@@ -80,7 +80,7 @@ def test_a_killed_worker_changes_nothing(
     held: list[int] = []
     with (
         Cluster(tmp_path / "cluster") as started,
-        distributed.Client(started.address, timeout=20, set_as_default=False) as client,
+        distributed.Client(started.address, timeout=200, set_as_default=False) as client,
     ):
         names = {str(worker["name"]): address for address, worker in client.scheduler_info()["workers"].items()}
 
@@ -148,7 +148,7 @@ def test_workers_of_another_version_are_refused(graph: Graph, train: np.ndarray,
         ):
             pytest.fail("connected")
         # One that comes later is refused by its first shard, before it writes anything.
-        with distributed.Client(started.address, timeout=20, set_as_default=False) as client:
+        with distributed.Client(started.address, timeout=200, set_as_default=False) as client:
             with pytest.raises(ClusterError, match=r"failed: the worker on .* has vcr-graphormer 0\.0\.1, the job was"):
                 tokenize(graph, train, CONFIG, tmp_path / "t", executor=client.get_executor())
             assert not list((tmp_path / "t" / "parts").glob("*.npz"))

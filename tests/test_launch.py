@@ -149,7 +149,7 @@ def test_resume_after_sigkill_ends_with_the_same_weights(run: Run, tmp_path: Pat
     torch.set_num_threads(1)
     out = tmp_path / "killed"
     arguments = [str(out), str(run.path / "config.toml"), str(epoch), "SIGKILL"]
-    died = subprocess.run([sys.executable, "-c", SCRIPT, *arguments], check=False, capture_output=True, timeout=120)
+    died = subprocess.run([sys.executable, "-c", SCRIPT, *arguments], check=False, capture_output=True, timeout=400)
     assert died.returncode == -signal.SIGKILL, died.stderr
     opened = Run.open(out, "cpu")
     assert not opened.finished
@@ -173,7 +173,7 @@ def test_control_c_finishes_the_epoch_and_leaves_a_resumable_run(run: Run, tmp_p
 
     settings.write_text(to_toml(config))
     arguments = [str(out), str(settings), "2", "SIGINT"]
-    died = subprocess.run([sys.executable, "-c", SCRIPT, *arguments], check=False, capture_output=True, timeout=120)
+    died = subprocess.run([sys.executable, "-c", SCRIPT, *arguments], check=False, capture_output=True, timeout=400)
     assert died.returncode != 0
     assert died.stdout.split() == [b"1", b"2"]
     assert b"KeyboardInterrupt: stopped after epoch 2" in died.stderr

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import socket
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.distributed import HashStore  # type: ignore[attr-defined]
+from torch.distributed import HashStore, TCPStore  # type: ignore[attr-defined]
 
 import vcr_graphormer as vcr
 from tests.command import run as run_command
@@ -240,21 +239,15 @@ def test_two_processes(two: tuple[Run, str], alone: Run) -> None:
 
 
 def test_two_agents(saved: str, alone: Run, tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    # The store they meet at is ours: in the first agent it would end with it, under the other's feet.
+    meeting = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     out = tmp_path / "run"
     command = ("vcr_graphormer", "train", "--dataset", saved, "--out", str(out), *SETTINGS)
-    agents = [
-        begin(
-            *command,
-            options=(
-                *("--nnodes", "2", "--node-rank", str(node), "--nproc-per-node", "1", "--rdzv-backend", "c10d"),
-                *("--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "test"),
-            ),
-        )
-        for node in range(2)
-    ]
+    options = (
+        *("--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-id", "test"),
+        *("--rdzv-endpoint", f"127.0.0.1:{meeting.port}", "--rdzv-conf", "is_host=false"),
+    )
+    agents = [begin(*command, options=options) for _ in range(2)]
     ends = finish(agents)
     assert [code for code, _ in ends] == [0, 0], ends
     assert_same_run(Run.open(out, "cpu"), alone)

@@ -235,7 +235,7 @@ def visit(browser: "Browser", tmp_path: Path) -> "Iterator[Visit]":
         )
         contexts.append(context)
         context.set_offline(True)
-        context.set_default_timeout(5000)
+        context.set_default_timeout(60_000)
         page = context.new_page()
 
         def asked(request: "Request") -> None:

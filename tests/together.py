@@ -59,7 +59,7 @@ def torchrun(*command: str, options: Sequence[str] = TWO, succeeds: bool = True)
 def finish(agents: "list[subprocess.Popen[str]]") -> list[tuple[int, str]]:
     """Wait for them; returns their exit statuses and what they wrote. None outlives a test, even one that hangs."""
     try:
-        texts = [agent.communicate(timeout=100)[0] for agent in agents]
+        texts = [agent.communicate(timeout=400)[0] for agent in agents]
     finally:
         for agent in agents:
             if agent.poll() is None:
