@@ -60,6 +60,19 @@ def test_each_half_is_judged_at_the_epoch_the_other_half_chose(
     assert tune.crossed_accuracy(bench, split, CONFIG) == pytest.approx(np.mean(values))
 
 
+def test_balanced_splits_use_small_classes_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    balanced = load("balanced", monkeypatch)
+    labels = np.repeat([0, 1, 2], [60, 30, 10])
+    split = balanced.balanced_split(labels, seed=3)
+    assert [len(getattr(split, part)) for part in ("train", "val", "test")] == [50, 20, 30]
+    assert np.bincount(labels[split.train]).tolist() == [20, 20, 10]
+    assert 2 not in labels[split.test]
+    assert balanced.largest_share(labels) == 0.6
+    again, other = balanced.balanced_split(labels, seed=3), balanced.balanced_split(labels, seed=4)
+    assert np.array_equal(split.train, again.train)
+    assert not np.array_equal(split.train, other.train)
+
+
 def test_a_preset_survives_being_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     choose = load("choose", monkeypatch)
     for name in ("Squirrel", "CS", "Texas"):

@@ -88,6 +88,14 @@ def test_accuracy_tables(protocol: str) -> None:
             assert name in page
 
 
+def test_balanced_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = json.loads((ROOT / "results" / "balanced.json").read_text())["rows"]
+    assert [len(row["MLP"]) for row in rows] == [len(row["default"]) for row in rows] == [10, 10, 10]
+    assert between((ROOT / "docs" / "accuracy.md").read_text(), "balanced") == benchmark("balanced", monkeypatch).table(
+        rows
+    )
+
+
 def test_results_are_complete() -> None:
     """All of seeds 0 to 9 under protocol A, at least five under B, each file with what reproduces it."""
     for row in read_results(ROOT / "results" / "accuracy"):
