@@ -30,6 +30,7 @@ from vcr_graphormer.trials import Workbench
 
 GRAPHS = ("Texas", "Actor", "Squirrel")
 NAMES = {"MLP": "MLP", "default": "our preset"}
+PUBLISHED = {"Texas": 96.56, "Actor": 41.86, "Squirrel": 69.98}  # the best to our knowledge: ACM networks
 PROTOCOL_A = Path(__file__).parent.parent / "results" / "accuracy"
 
 
@@ -65,7 +66,7 @@ def run(name: str, root: str, device: str, seeds: int) -> dict[str, Any]:
     found: dict[str, Any] = {"graph": name, "MLP": [], "default": [], "largest class of the test part": []}
     for seed in range(seeds):
         split = balanced_split(labels, seed)
-        _, right = mlp.train("MLP", settings, split, seed)
+        _, right, _ = mlp.train("MLP", settings, split, seed)
         found["MLP"].append(float(right[torch.from_numpy(split.test).to(right.device)].float().mean()))
         seeded = replace(config, training=replace(config.training, seed=seed))
         found["default"].append(ours.train(split, seeded).test)
@@ -86,6 +87,9 @@ def table(rows: list[dict[str, Any]], folder: Path = PROTOCOL_A) -> str:
         ]
         lines.append(f"| {text}, protocol A | " + " | ".join(map(_mean, usual)) + " |")
         lines.append(f"| {text}, class-balanced splits | " + " | ".join(_mean(row[model]) for row in rows) + " |")
+    lines.append(
+        "| best published, class-balanced splits | " + " | ".join(f"{PUBLISHED[row['graph']]}" for row in rows) + " |"
+    )
     share = "largest class of the"
     cells = [f"{100 * row[f'{share} graph']:.0f} and {100 * np.mean(row[f'{share} test part']):.0f}" for row in rows]
     lines.append(f"| largest class, of all nodes and of a class-balanced test part | {' | '.join(cells)} |")

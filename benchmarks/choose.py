@@ -40,7 +40,8 @@ LEFT_OUT |= {"decay_steps", "gradient_clip", "metric", "precision", "compile", "
 def read_log(files: list[Path], dataset: str, splits: int) -> list[dict[str, Any]]:
     """Trials of that dataset that were judged on so many splits at least, best first, each settings once."""
     rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
-    rows = [row for row in rows if row["dataset"] == dataset and row.get("score") == SCORE]
+    # Judged again on other splits, settings are not logged again: such rows have no configuration.
+    rows = [row for row in rows if row["dataset"] == dataset and row.get("score") == SCORE and "config" in row]
     rows = [row for row in rows if len(row["val"]) >= splits]
     unique = {json.dumps([row["directed"], row["config"]], sort_keys=True): row for row in rows}
     return sorted(unique.values(), key=lambda row: -float(np.mean(row["val"])))

@@ -95,7 +95,8 @@ def guesses(graph: vcr.Graph) -> list[dict[str, Any]]:
 def best_so_far(log: Path, dataset: str, directed: bool, names: list[str], count: int = 3) -> list[dict[str, Any]]:
     """The best whole trials of an earlier search of this graph in the same log."""
     rows = [json.loads(line) for line in log.read_text().splitlines()] if log.is_file() else []
-    rows = [row for row in rows if row.get("score") == SCORE]  # the best epoch's accuracy, as once logged, flatters
+    # The best epoch's accuracy, as once logged, flatters; what was judged again by choose.py has no configuration.
+    rows = [row for row in rows if row.get("score") == SCORE and "config" in row]
     mine = [row for row in rows if row["dataset"] == dataset and row["directed"] == directed]
     whole = sorted((row for row in mine if row.get("whole")), key=lambda row: -float(np.mean(row["val"])))
     return [pick(row["config"], names) for row in whole[:count]]

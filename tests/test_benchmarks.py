@@ -1,5 +1,6 @@
 """The parts of benchmarks/ that choose settings and answer questions: what they may see, and what they write."""
 
+import doctest
 import importlib.util
 import json
 import sys
@@ -17,6 +18,8 @@ from vcr_graphormer.trials import Workbench
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 SHORT: dict[str, Any] = {"epochs": 2, "patience": 2}
+# Torch's notices about sparse matrices, on PyG's conversion.
+quiet = pytest.mark.filterwarnings("ignore:Sparse")
 
 
 def load(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -58,6 +61,82 @@ def test_each_half_is_judged_at_the_epoch_the_other_half_chose(
         best = max(range(4), key=lambda epoch: right[epoch][chosen].mean())
         values.append(right[best][judged].mean())
     assert tune.crossed_accuracy(bench, split, CONFIG) == pytest.approx(np.mean(values))
+
+
+@pytest.mark.parametrize("name", ["yardsticks", "balanced"])
+def test_examples(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctest.testmod(load(name, monkeypatch)) == (0, 2)
+
+
+def test_errors_are_those_of_the_epoch_the_other_half_chose(graph: vcr.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    tune, errors = load("tune", monkeypatch), load("errors", monkeypatch)
+    split, bench = vcr.Split.random(graph.labels, seed=0), Workbench(graph, torch.device("cpu"))
+    right = errors.predict_validation(bench, split, CONFIG) == np.asarray(graph.labels)[split.val]
+    assert right.mean() == pytest.approx(tune.crossed_accuracy(bench, split, CONFIG))
+
+
+def test_the_search_can_be_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    tune, choose = load("tune", monkeypatch), load("choose", monkeypatch)
+    log = FOLDER.parent / "results" / "tuning.jsonl"
+    best = choose.read_log([log], "Actor", 4)[0]
+    assert np.mean(best["val"]) > 0.38
+    names = sorted(tune.guesses(vcr.generate(200, 900))[0])
+    found = tune.best_so_far(log, "Actor", True, names)
+    assert len(found) == 3
+    assert found[0]["hidden_channels"] == best["config"]["model"]["hidden_channels"]
+
+
+@quiet
+@pytest.mark.parametrize("model", ["MLP", "GCN", "GraphSAGE", "GAT", "APPNP", "LINKX"])
+def test_yardsticks_learn(model: str, graph: vcr.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    yardsticks = load("yardsticks", monkeypatch)
+    bench = yardsticks.Bench(graph, graph, torch.device("cpu"))
+    settings = {"hidden": 16, "layers": 2, "dropout": 0.0, "learning_rate": 0.02, "weight_decay": 1e-4, "norm": False}
+    settings |= {"jump": False, "restart": 0.2}
+    split = vcr.Split.random(graph.labels, seed=0)
+    seen, right, best = bench.train(model, settings, split, seed=0, epochs=40)
+    assert seen.shape == (40, len(split.val))
+    assert right[torch.from_numpy(split.train)].float().mean() > 0.6  # three classes
+    assert seen[best - 1].mean() == seen.mean(1).max() == right[torch.from_numpy(split.val)].float().mean()
+
+
+@quiet
+def test_yardsticks_read_links_as_they_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    yardsticks = load("yardsticks", monkeypatch)
+    made = [
+        vcr.Graph.from_edges([[0], [1]], num_nodes=3, features=np.eye(3, dtype=np.float32), directed=directed)
+        for directed in (False, True)
+    ]
+    bench = yardsticks.Bench(replace(made[0], labels=np.zeros(3, dtype=np.int64)), made[1], torch.device("cpu"))
+    assert bench.directed
+    dense = {name: matrix.to_dense().tolist() for name, matrix in bench.matrices.items()}
+    # Row = receiver. "out": node 0 reads node 1, to which it points.
+    assert dense["out"] == [[0, 1, 0], [0, 0, 0], [0, 0, 0]]
+    assert dense["in"] == [[0, 0, 0], [1, 0, 0], [0, 0, 0]]
+    assert dense["both"] == [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
+
+
+@quiet
+def test_a_yardsticks_search_goes_on_from_its_log(
+    graph: vcr.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    yardsticks = load("yardsticks", monkeypatch)
+    bench, trained = yardsticks.Bench(graph, graph, torch.device("cpu")), list[str]()
+    plain = bench.train
+
+    def train(model: str, settings: dict[str, Any], split: vcr.Split, seed: int) -> Any:
+        trained.append(json.dumps(settings, sort_keys=True))
+        return plain(model, settings, split, seed, epochs=3)
+
+    bench.train = train
+    whole = yardsticks.search(bench, "MLP", 4, tmp_path / "whole.jsonl")
+    lines = (tmp_path / "whole.jsonl").read_text().splitlines()
+    (tmp_path / "half.jsonl").write_text("\n".join(lines[:2]) + "\n")
+    first = [json.dumps(json.loads(line)["settings"], sort_keys=True) for line in lines[:2]]
+    trained.clear()
+    assert yardsticks.search(bench, "MLP", 4, tmp_path / "half.jsonl") == whole
+    assert (tmp_path / "half.jsonl").read_text().splitlines() == lines
+    assert not set(first) & set(trained)
 
 
 def test_balanced_splits_use_small_classes_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,6 +192,12 @@ def test_questions_go_on_and_become_tables(data_root: Path, monkeypatch: pytest.
     assert [row["at"] for row in found["rows"]] == ["(0, 0)", "(0, 10)"]
     assert [len(row["test"]) for row in found["rows"]] == [2, 2]
     assert found["rows"][1]["settings"]["tokens"]["content_tokens"] == 10
+    # A changed preset: nothing of the old one stays.
+    monkeypatch.setattr(questions, "variant_config", lambda *_: replace(base, model=replace(base.model, layers=2)))
+    questions.answer("tokens", "Texas", str(data_root), "cpu", 2, tmp_path)
+    again = json.loads((tmp_path / "tokens-Texas.json").read_text())
+    assert [row["settings"]["model"]["layers"] for row in again["rows"]] == [2, 2]
+    assert [row["settings"]["first seed"] for row in again["rows"]] == [300, 300]
     random = replace(whole, rows=(questions.Row("", "random", {"content_tokens": 10}, random_content=True),))
     monkeypatch.setitem(questions.STUDIES, "content", random)
     questions.answer("content", "Texas", str(data_root), "cpu", 2, tmp_path)

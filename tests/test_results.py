@@ -12,9 +12,10 @@ import pytest
 from vcr_graphormer.accuracy import variant_config, with_defaults
 from vcr_graphormer.presets import VARIANTS
 from vcr_graphormer.resources import METIS_PER_ARC, THREAD_PER_NODE, VECTORS_PER_NODE
-from vcr_graphormer.standings import accuracy_table, not_measured, read_results
+from vcr_graphormer.standings import accuracy_table, not_measured, paired_table, read_results
 
 ROOT = Path(__file__).parent.parent
+PROTOCOL_A = {"PubMed", "Computer", "Photo", "CS", "Physics", "Squirrel", "Actor", "Texas"}
 
 
 def benchmark(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -84,6 +85,7 @@ def test_accuracy_tables(protocol: str) -> None:
     if protocol == "A":
         table = accuracy_table(rows, protocol, ("paper", "default"))
         assert between((ROOT / "README.md").read_text(), "accuracy-A") == table
+        assert between(page, "paired") == paired_table(rows)
         for name in not_measured(rows):
             assert name in page
 
@@ -98,12 +100,31 @@ def test_balanced_table(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_results_are_complete() -> None:
     """All of seeds 0 to 9 under protocol A, at least five under B, each file with what reproduces it."""
-    for row in read_results(ROOT / "results" / "accuracy"):
+    rows = read_results(ROOT / "results" / "accuracy")
+    assert {row["dataset"] for row in rows if (row["protocol"], row["variant"]) == ("A", "default")} == PROTOCOL_A
+    for row in rows:
         seeds = [run["seed"] for run in row["runs"]]
         assert seeds == list(range(len(seeds)))
         assert len(seeds) == 10 if row["protocol"] == "A" else len(seeds) >= 5
         assert row["command"].startswith(("vcr-graphormer benchmark accuracy", "python benchmarks/yardsticks.py"))
         assert row["versions"]["torch"]
+
+
+def test_yardsticks_are_the_best_of_their_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    yardsticks = benchmark("yardsticks", monkeypatch)
+    checked = 0
+    for row in read_results(ROOT / "results" / "accuracy"):
+        if row["variant"] in yardsticks.MODELS:
+            splits = yardsticks.SPLITS.get(row["dataset"], 2)
+            log = (ROOT / "results" / "search" / f"{row['dataset']}-{row['variant']}.jsonl").read_text().splitlines()
+            trials = [trial for trial in map(json.loads, log) if trial.get("splits", 2) == splits]
+            assert len(trials) == 20
+            # A trial that was cut short counts a little less, as in the search.
+            worth = [sum(trial["val"]) / len(trial["val"]) - 0.003 * (len(trial["val"]) < splits) for trial in trials]
+            best = trials[worth.index(max(worth))]["settings"]
+            assert {name: value for name, value in row["config"].items() if name != "recipe"} == best
+            checked += 1
+    assert checked >= 35
 
 
 def test_presets_are_those_behind_the_results() -> None:

@@ -20,12 +20,15 @@ from .split import Split
 from .storage import read_json, write_json
 from .trials import Trial, Workbench
 
-PROTOCOLS = {"A": "the paper's splits: random 60/20/20 by seed", "B": "the published fixed split, repeated by seed"}
+PROTOCOLS = {
+    "A": "the paper's splits: random 60/20/20 by seed",
+    "B": "the published fixed split by seed of the weights",
+}
 OnRun = Callable[[dict[str, Any], dict[str, Any]], None]
 
 
 def choose_split(dataset: str, graph: Graph, protocol: str, seed: int, root: str | Path) -> Split:
-    """Protocol A: the paper's split of that seed. Protocol B: the published one, the same for every seed."""
+    """Protocol A: the paper's split of that seed. Protocol B: the published one; where there are several, in turn."""
     if protocol == "A":
         return paper_split(dataset, graph.labels, seed, root)
     if protocol != "B":
@@ -33,7 +36,7 @@ def choose_split(dataset: str, graph: Graph, protocol: str, seed: int, root: str
     splits = load_splits(dataset, root)
     if not splits:
         raise ConfigError(f"{dataset} has no published split for protocol B")
-    return splits[0]
+    return splits[seed % len(splits)]
 
 
 def result_file(folder: Path, dataset: str, protocol: str, variant: str) -> Path:
@@ -125,9 +128,8 @@ def measure_accuracy(
         for seed in record.missing(seeds):
             split = choose_split(dataset, graph, protocol, seed, root)
             trial: Trial = bench.train(split, replace(config, training=replace(config.training, seed=seed)))
-            run = record.add(
-                seed, trial.val, trial.test, trial.seconds, epochs=trial.epochs, best_epoch=trial.best_epoch
-            )
+            about_run = {"epochs": trial.epochs, "best_epoch": trial.best_epoch, "device": str(bench.device)}
+            run = record.add(seed, trial.val, trial.test, trial.seconds, **about_run)
             if on_run is not None:
                 on_run(record.content, run)
     return files

@@ -21,10 +21,10 @@ def accuracy(
         list[str] | None, typer.Option("--variant", help="default, paper, hops or pagerank; repeatable.")
     ] = None,
     protocol: Annotated[str, typer.Option(help="A: random 60/20/20 by seed. B: the published fixed split.")] = "A",
-    seeds: Annotated[int, typer.Option(help="Seeds 0 to N-1.")] = 10,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds 0 to N-1.")] = 10,
     out: Results = Path("results/accuracy"),
     device: Device = "auto",
-    force: Annotated[bool, typer.Option("--force", help="Replace results made with other settings.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Run all seeds again, whatever there is.")] = False,
 ) -> None:
     """Train every dataset, variant and seed that has no result yet; interrupted, the same command goes on."""
     from .accuracy import measure_accuracy

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .datasets import DATASETS
-from .errors import ConfigError
+from .errors import ConfigError, StoreError
 from .storage import read_json
 
 # Test accuracy in percent as printed in the paper's table, for comparison.
@@ -25,6 +25,11 @@ PAPER_RESULTS = {
     "arXiv-year": 54.15,
 }
 PRINTED = "printed in the paper"
+# The best published on the fixed splits of protocol B, to our knowledge: tuned GAT, GraphSAGE, GraphSAGE and GCN.
+BEST_PUBLISHED = {"Computer": 94.09, "Photo": 96.78, "CS": 96.38, "Physics": 97.46}
+# What stands below a table, by protocol: the name of the row, its numbers, and what is said where there is none.
+COMPARED = {"A": (PRINTED, PAPER_RESULTS, "figure only"), "B": ("best published", BEST_PUBLISHED, "not looked up")}
+OURS = ("default", "paper", "hops", "pagerank")
 # Our variants under the names a stranger understands; yardsticks keep theirs. Their order is the table's.
 METHODS = {
     "MLP": "MLP",
@@ -44,8 +49,14 @@ def read_results(folder: Path) -> list[dict[str, Any]]:
     """Every result file with mean and deviation of its runs, in percent."""
     rows = []
     for file in sorted(folder.glob("*-[AB]-*.json")):
-        content = read_json(file)
-        values = [100 * run["test"] for run in content["runs"]]
+        try:
+            content = read_json(file)
+            values = [100 * float(run["test"]) for run in content["runs"]]
+            _ = content["dataset"], content["protocol"], content["variant"]
+        except (StoreError, KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"{file} is damaged or no result file: delete it and measure again") from error
+        if not values:
+            continue
         spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
         rows.append({**content, "mean": float(np.mean(values)), "std": spread, "count": len(values)})
     return rows
@@ -56,35 +67,71 @@ def arrange(rows: list[dict[str, Any]], protocol: str) -> dict[str, dict[str, di
     chosen = {(row["dataset"], row["variant"]): row for row in rows if row["protocol"] == protocol}
     datasets = dict.fromkeys([*DATASETS, *(name for name, _ in chosen)])
     found = {
-        name: {variant: chosen[name, variant] for variant in METHODS if (name, variant) in chosen} for name in datasets
+        name: {variant: chosen[name, variant] for variant in methods(rows) if (name, variant) in chosen}
+        for name in datasets
     }
     return {name: results for name, results in found.items() if results}
 
 
-def accuracy_table(rows: list[dict[str, Any]], protocol: str, only: tuple[str, ...] = ()) -> str:
-    """A Markdown table of one protocol: a row per method, a column per dataset, the best of each column in bold.
+def methods(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """Variant → name in tables; those we do not know come last, under their own."""
+    return METHODS | {row["variant"]: row["variant"] for row in rows if row["variant"] not in METHODS}
 
-    `only`: of these variants; the default is all.
+
+def accuracy_table(rows: list[dict[str, Any]], protocol: str, only: tuple[str, ...] = ()) -> str:
+    """A Markdown table of one protocol: a row per method, a column per dataset.
+
+    The best of all variants and of the printed numbers is bold, if it is among several. `only`: show these variants;
+    the default is all.
     """
-    found = arrange([row for row in rows if not only or row["variant"] in only], protocol)
+    found = arrange(rows, protocol)
+    shown = {
+        name: method
+        for name, method in methods(rows).items()
+        if (not only or name in only) and any(name in results for results in found.values())
+    }
+    means = {name: {variant: row["mean"] for variant, row in results.items()} for name, results in found.items()}
+    label, numbers, absent = COMPARED[protocol]
+    for name in means.keys() & numbers.keys():
+        means[name][label] = numbers[name]
     lines = ["| test accuracy, % | " + " | ".join(found) + " |", "| --- |" + " --- |" * len(found)]
-    for variant, method in METHODS.items():
-        if any(variant in results for results in found.values()):
-            cells = (_cell(results, variant) for results in found.values())
-            lines.append(f"| {method} | " + " | ".join(cells) + " |")
-    if protocol == "A":
-        printed = (f"{PAPER_RESULTS[name]:.2f}" if name in PAPER_RESULTS else "figure only" for name in found)
-        lines.append(f"| {PRINTED} | " + " | ".join(printed) + " |")
+    for variant, method in shown.items():
+        cells = [
+            _cell(means[name], variant, f"{results[variant]['mean']:.2f} ± {results[variant]['std']:.2f}")
+            if variant in results
+            else "not measured"
+            for name, results in found.items()
+        ]
+        lines.append(f"| {method} | " + " | ".join(cells) + " |")
+    cells = [_cell(means[name], label, f"{numbers[name]:.2f}") if name in numbers else absent for name in found]
+    lines.append(f"| {label} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def _cell(results: dict[str, dict[str, Any]], variant: str) -> str:
-    if variant not in results:
-        return "not measured"
-    row = results[variant]
-    best = max(result["mean"] for result in results.values())
-    text = f"{row['mean']:.2f} ± {row['std']:.2f}"
-    return f"**{text}**" if row["mean"] == best else text
+def paired_table(rows: list[dict[str, Any]], protocol: str = "A") -> str:
+    """Our presets against the best yardstick of each dataset, split by split, as Markdown.
+
+    The splits are shared, so the mean difference has a smaller error than the difference of two means suggests.
+    """
+    lines = ["| | best yardstick | ours minus it | standard error | splits on which ours is better |"]
+    lines.append("| --- | --- | --- | --- | --- |")
+    for name, results in arrange(rows, protocol).items():
+        others = [variant for variant in results if variant not in OURS]
+        if "default" not in results or not others:
+            continue
+        best = max(others, key=lambda variant: float(results[variant]["mean"]))
+        tests = [{run["seed"]: 100 * run["test"] for run in results[which]["runs"]} for which in ("default", best)]
+        seeds = sorted(tests[0].keys() & tests[1].keys())
+        gain = np.array([tests[0][seed] - tests[1][seed] for seed in seeds])
+        error = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else np.nan
+        missing = "" if len(others) == len(METHODS) - len(OURS) else f" (of {len(others)} measured)"
+        cells = [name, METHODS.get(best, best) + missing, f"{gain.mean():+.2f}", f"{error:.2f}"]
+        lines.append("| " + " | ".join([*cells, f"{(gain > 0).sum()} of {len(gain)}"]) + " |")
+    return "\n".join(lines)
+
+
+def _cell(means: dict[str, float], variant: str, text: str) -> str:
+    return f"**{text}**" if len(means) > 1 and means[variant] == max(means.values()) else text
 
 
 def not_measured(rows: list[dict[str, Any]]) -> list[str]:
@@ -108,7 +155,8 @@ def draw_accuracy(rows: list[dict[str, Any]], protocol: str, file: Path) -> None
     figure, panels = plt.subplots(lines, columns, figsize=(3.4 * columns, 2.9 * lines), dpi=110, squeeze=False)
     for panel in panels.flat[len(found) :]:
         panel.set_visible(False)
-    variants = [name for name in METHODS if any(name in results for results in found.values())]
+    names = methods(rows)
+    variants = [name for name in names if any(name in results for results in found.values())]
     for number, (panel, (dataset, results)) in enumerate(zip(panels.flat, found.items(), strict=False)):
         for variant, row in results.items():
             place = variants.index(variant)
@@ -119,7 +167,7 @@ def draw_accuracy(rows: list[dict[str, Any]], protocol: str, file: Path) -> None
             panel.errorbar(row["mean"], place, xerr=row["std"], fmt=marker, color=colour, capsize=3, zorder=2)
         if protocol == "A" and dataset in PAPER_RESULTS:
             panel.axvline(PAPER_RESULTS[dataset], color="#009E73", linestyle="--", linewidth=1)
-        labels = [METHODS[name] for name in variants] if number % columns == 0 else []
+        labels = [names[name] for name in variants] if number % columns == 0 else []
         panel.set_yticks(range(len(variants)), labels or [""] * len(variants), fontsize=8)
         panel.set_ylim(len(variants) - 0.5, -0.5)
         panel.set_title(dataset, fontsize=10)
