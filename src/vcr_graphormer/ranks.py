@@ -7,6 +7,7 @@ decides, writes and speaks; the others compute their share and follow.
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import socket
 import time
@@ -192,14 +193,17 @@ class Ranks:
                     value.copy_(told)
 
     def joint(self, worker: nn.Module, device: torch.device) -> Callable[[Tensor], Tensor]:
-        """A function to pass the last tensor of a step through: its backward pass then sums the gradients of all.
+        """A function to pass the last tensor of a step through: its backward pass then averages the gradients of all.
 
-        `DistributedDataParallel` sums when the backward pass of what it returned has reached every parameter. Our step
-        goes backward once per micro-batch and once more through the projection, which adds to weights that the
+        `DistributedDataParallel` averages when the backward pass of what it returned has reached every parameter. Our
+        step goes backward once per micro-batch and once more through the projection, which adds to weights that the
         micro-batches used as well. So the wrapped module hands the projection through unchanged, after the
         micro-batches: their gradients lie in `.grad` by then, as in its documented accumulation (`no_sync`), and what
-        the last pass does not reach is summed as it lies (`find_unused_parameters`), or as zero where a process had no
-        nodes. Nothing is left to overlap with: the projection's weights come last in any order.
+        the last pass does not reach is averaged as it lies (`find_unused_parameters`), or as zero where a process had
+        no nodes. Nothing is left to overlap with: the projection's weights come last in any order.
+
+        Averages, where sums are wanted: the trainer multiplies by the number of processes. A hook that sums would call
+        into Python from a thread of gloo's, and end the process by SIGABRT if the interpreter is just going.
         """
         if self.size == 1:
             return _unchanged
@@ -209,10 +213,7 @@ class Ranks:
         apart = device.type == "cuda" and len(set(places)) == self.size
         # NCCL wants a GPU per process; those that share one (--device cuda:0) talk over gloo, which is slow and works.
         group = _group(dist.group.WORLD, "nccl") if apart else self.group
-        wrapped = DistributedDataParallel(_Last(worker), process_group=group, find_unused_parameters=True)
-        # A lambda, since DDP refuses annotations that are texts, as all are in this file.
-        wrapped.register_comm_hook(group, lambda group, bucket: _add(group, bucket))  # noqa: PLW0108
-        return wrapped
+        return DistributedDataParallel(_Last(worker), process_group=group, find_unused_parameters=True)
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
@@ -245,13 +246,6 @@ def _unchanged(projected: Tensor) -> Tensor:
     return projected
 
 
-def _add(group: Any, bucket: Any) -> Any:
-    """Sum, where DDP's own hook takes the mean: each process's loss is already its share of the whole batch's."""
-    work = dist.all_reduce(bucket.buffer(), group=group, async_op=True)
-    assert work is not None
-    return work.get_future().then(lambda done: done.value()[0])
-
-
 @cache
 def _group(world: Any, backend: str) -> Any:
     """All processes once more, over another backend or with more patience than the caller's group has."""
@@ -259,6 +253,9 @@ def _group(world: Any, backend: str) -> Any:
 
 
 def _part() -> None:
+    """End the threads of all groups while the interpreter is still whole."""
+    _group.cache_clear()
+    gc.collect()
     if dist.is_initialized():
         dist.destroy_process_group()
 

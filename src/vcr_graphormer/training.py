@@ -279,7 +279,8 @@ class Trainer:
             full = len(part) == self.full_share
             logits = (self.compiled if self.compiled is not None and full else worker)(part, rows).float()
             share = weight * compute_loss(logits, wanted, self.task, self.config.label_smoothing)
-            torch.autograd.backward(share)
+            # The share of the whole batch's loss; the processes' gradients are then averaged, not summed.
+            torch.autograd.backward(share * self.ranks.size)
             loss += share.detach()
         torch.autograd.backward(self.joint(projected), torch.zeros_like(rows) if rows.grad is None else rows.grad)
         return loss
