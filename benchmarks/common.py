@@ -9,11 +9,21 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from vcr_graphormer import __version__
 from vcr_graphormer.accuracy import this_command
+
+
+def percent(values: Any) -> str:
+    """Mean and deviation of shares, as all tables print them.
+
+    >>> percent([0.5, 0.7])
+    '60.00 ± 14.14'
+    """
+    return f"{100 * np.mean(values):.2f} ± {100 * np.std(values, ddof=1):.2f}"
 
 
 def print_table(rows: list[dict[str, Any]]) -> None:

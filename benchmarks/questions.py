@@ -20,6 +20,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import torch
+from common import percent
 from torch import Tensor
 from training import load
 
@@ -220,7 +221,7 @@ def answer(name: str, graph_name: str, root: str, device: str, seeds: int, folde
         found.append({**place, "val": val, "test": test, "settings": settings, **made})
         write_json(file, {**about, "rows": found})
         print(
-            f"{name} {graph_name} {row.series} {row.at}: {100 * np.mean(test):.2f} ± {100 * np.std(test, ddof=1):.2f}",
+            f"{name} {graph_name} {row.series} {row.at}: {percent(test)}",
             flush=True,
         )
 
@@ -266,11 +267,7 @@ def draw(folder: Path, name: str) -> None:
 def table(folder: Path, name: str) -> str:
     """The same as Markdown: a row per setting, a column per graph; mean ± deviation of the test accuracy."""
     study, graphs = STUDIES[name], read(folder, name)
-    cells = {
-        (graph, row["series"], row["at"]): f"{100 * np.mean(row['test']):.2f} ± {100 * np.std(row['test'], ddof=1):.2f}"
-        for graph, rows in graphs.items()
-        for row in rows
-    }
+    cells = {(graph, row["series"], row["at"]): percent(row["test"]) for graph, rows in graphs.items() for row in rows}
     lines = [f"| {study.axis} | " + " | ".join(graphs) + " |", "| --- |" + " --- |" * len(graphs)]
     for row in study.rows:
         found = [cells.get((graph, row.series, row.at), "-") for graph in graphs]
@@ -284,7 +281,7 @@ def page(folder: Path) -> str:
     """All tables with their figures."""
     parts = [
         "# The paper's questions, one setting at a time",
-        "Test accuracy in percent, mean ± deviation over split seeds 300 to 304 (Squirrel, Actor, Texas) or 300 to 302 "
+        "Test accuracy in percent, mean ± deviation over split seeds 300 to 304 (Squirrel, Actor, Texas) or to 302, "
         "from `benchmarks/questions.py`. The paper's presets have a shorter schedule here than in the tables of "
         "[docs/accuracy.md](../../docs/accuracy.md). A dash: the preset does not have it.",
     ]

@@ -22,6 +22,7 @@ import numpy as np
 import optuna
 import torch
 import torch.nn.functional as F  # noqa: N812
+from common import percent
 from torch import Tensor, nn
 from torch_geometric.nn import APPNP, MLP
 from torch_geometric.nn.models import GAT, GCN, LINKX, GraphSAGE
@@ -180,6 +181,11 @@ class Bench:
         return right[:last], seen[best].clone(), best + 1
 
 
+def test_accuracy(right: Tensor, split: vcr.Split) -> float:
+    """Of which nodes of the graph were right, the share of the test part."""
+    return float(right[torch.from_numpy(split.test).to(right.device)].float().mean())
+
+
 def recorded(work: Callable[[], None], device: torch.device, times: int) -> Iterator[Callable[[], None]]:
     """`work` so many times; on a GPU a recording of it after the first three.
 
@@ -288,11 +294,10 @@ def main() -> None:
                 split = choose_split(name, graph, "A", seed, arguments.data)
                 start = time.perf_counter()
                 seen, right, best = bench.train(model, settings, split, seed)
-                test = float(right[torch.from_numpy(split.test).to(right.device)].float().mean())
+                test = test_accuracy(right, split)
                 seconds, about_run = time.perf_counter() - start, {"epochs": len(seen), "best_epoch": best}
                 record.add(seed, float(seen.mean(1).max()), test, seconds, device=str(bench.device), **about_run)
-            values = [100 * run["test"] for run in record.content["runs"]]
-            print(f"{name} {model}: {np.mean(values):.2f} ± {np.std(values, ddof=1):.2f}")
+            print(f"{name} {model}: {percent([run['test'] for run in record.content['runs']])}")
 
 
 if __name__ == "__main__":

@@ -203,7 +203,7 @@ class Ranks:
         no nodes. Nothing is left to overlap with: the projection's weights come last in any order.
 
         Averages, where sums are wanted: the trainer multiplies by the number of processes. A hook that sums would call
-        into Python from a thread of gloo's, and end the process by SIGABRT if the interpreter is just going.
+        into Python from a thread of gloo's, which may abort the process if the interpreter is just ending.
         """
         if self.size == 1:
             return _unchanged

@@ -9,6 +9,7 @@ import numpy as np
 
 from .datasets import DATASETS
 from .errors import ConfigError, StoreError
+from .presets import VARIANTS
 from .storage import read_json
 
 # Test accuracy in percent as printed in the paper's table, for comparison.
@@ -29,7 +30,6 @@ PRINTED = "printed in the paper"
 BEST_PUBLISHED = {"Computer": 94.09, "Photo": 96.78, "CS": 96.38, "Physics": 97.46}
 # What stands below a table, by protocol: the name of the row, its numbers, and what is said where there is none.
 COMPARED = {"A": (PRINTED, PAPER_RESULTS, "figure only"), "B": ("best published", BEST_PUBLISHED, "not looked up")}
-OURS = ("default", "paper", "hops", "pagerank")
 # Our variants under the names a stranger understands; yardsticks keep theirs. Their order is the table's.
 METHODS = {
     "MLP": "MLP",
@@ -66,9 +66,9 @@ def arrange(rows: list[dict[str, Any]], protocol: str) -> dict[str, dict[str, di
     """Dataset → variant → row of one protocol, both in the order of the paper's tables."""
     chosen = {(row["dataset"], row["variant"]): row for row in rows if row["protocol"] == protocol}
     datasets = dict.fromkeys([*DATASETS, *(name for name, _ in chosen)])
+    variants = methods(rows)
     found = {
-        name: {variant: chosen[name, variant] for variant in methods(rows) if (name, variant) in chosen}
-        for name in datasets
+        name: {variant: chosen[name, variant] for variant in variants if (name, variant) in chosen} for name in datasets
     }
     return {name: results for name, results in found.items() if results}
 
@@ -116,7 +116,7 @@ def paired_table(rows: list[dict[str, Any]], protocol: str = "A") -> str:
     lines = ["| | best yardstick | ours minus it | standard error | splits on which ours is better |"]
     lines.append("| --- | --- | --- | --- | --- |")
     for name, results in arrange(rows, protocol).items():
-        others = [variant for variant in results if variant not in OURS]
+        others = [variant for variant in results if variant not in VARIANTS]
         if "default" not in results or not others:
             continue
         best = max(others, key=lambda variant: float(results[variant]["mean"]))
@@ -124,7 +124,7 @@ def paired_table(rows: list[dict[str, Any]], protocol: str = "A") -> str:
         seeds = sorted(tests[0].keys() & tests[1].keys())
         gain = np.array([tests[0][seed] - tests[1][seed] for seed in seeds])
         error = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else np.nan
-        missing = "" if len(others) == len(METHODS) - len(OURS) else f" (of {len(others)} measured)"
+        missing = "" if len(others) == len(METHODS) - len(VARIANTS) else f" (of {len(others)} measured)"
         cells = [name, METHODS.get(best, best) + missing, f"{gain.mean():+.2f}", f"{error:.2f}"]
         lines.append("| " + " | ".join([*cells, f"{(gain > 0).sum()} of {len(gain)}"]) + " |")
     return "\n".join(lines)
