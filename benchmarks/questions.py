@@ -254,13 +254,14 @@ def draw(folder: Path, name: str) -> None:
             else:
                 panel.errorbar(places, means, yerr=spreads, marker="o", color=colour, capsize=3, label=label)
                 panel.set(xlabel=study.axis, ylabel="test accuracy, %")
-        if len(series) > 1:
-            panel.legend(frameon=False, fontsize=8)
         panel.set_title(graph)
         panel.spines[["top", "right"]].set_visible(False)
     figure.suptitle(study.question)
     figure.tight_layout()
-    figure.savefig(folder / f"{name}.png")
+    handles, labels = panels.flat[0].get_legend_handles_labels()
+    if len(labels) > 1:  # below the panels, where it hides nothing
+        figure.legend(handles, labels, loc="upper center", bbox_to_anchor=(0.5, 0), ncols=len(labels), frameon=False)
+    figure.savefig(folder / f"{name}.png", bbox_inches="tight")
     plt.close(figure)
 
 
@@ -270,11 +271,18 @@ def table(folder: Path, name: str) -> str:
     cells = {(graph, row["series"], row["at"]): percent(row["test"]) for graph, rows in graphs.items() for row in rows}
     lines = [f"| {study.axis} | " + " | ".join(graphs) + " |", "| --- |" + " --- |" * len(graphs)]
     for row in study.rows:
-        found = [cells.get((graph, row.series, row.at), "-") for graph in graphs]
+        missing = {graph: "not measured" if alters(study, graph, row) else "-" for graph in graphs}
+        found = [cells.get((graph, row.series, row.at), missing[graph]) for graph in graphs]
         if set(found) != {"-"}:
             label = f"{row.series}, {row.at}" if row.series else str(row.at)
             lines.append(f"| {label} | " + " | ".join(found) + " |")
     return "\n".join(lines)
+
+
+def alters(study: Study, graph: str, row: Row) -> bool:
+    """Whether a row is another setting than the graph's preset: what it does not have cannot be taken out."""
+    base = variant_config(graph, study.variant)
+    return study.variant == "paper" or not row.changes or changed(base, row.changes) != base
 
 
 def page(folder: Path) -> str:

@@ -4,8 +4,8 @@
 
 PubMed and Physics with the authors' settings and real token lists. Amazon2M is its shape: 2.45 million nodes, 100
 features, 10 hops, 5 + 5 neighbours, with drawn features and drawn neighbours, for a step's cost depends on shapes only
-(neighbours drawn at random are the worst case for reading). Utilisation is nvidia-smi's, sampled while steps are taken.
-Writes results/throughput-DEVICE.json.
+(drawn neighbours are the worst case for reading). Utilisation is nvidia-smi's, sampled from the first step on; the
+six steps that warm up and are recorded before time is taken lower it. Writes results/throughput-DEVICE.json.
 """
 
 from __future__ import annotations
@@ -108,6 +108,18 @@ def measure(
     row |= {"inputs": "streamed" if streamed else "on the device", "precision": str(precision).removeprefix("torch.")}
     row |= {"steps_per_second": steps / seconds, "nodes_per_second": steps * size / seconds, **seen}
     return row | {"inputs_gb": inputs.num_bytes / 1e9, "peak_gb": peak_gigabytes(device)}
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The rows as docs/scaling.md prints them."""
+    names = ("graph", "inputs", "tokens", "steps / s", "nodes / s", "utilisation, %", "inputs, GB", "peak memory, GB")
+    lines = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
+    for row in rows:
+        graph = "Amazon2M's shape" if row["graph"] == "generated" else row["graph"]
+        cells = [graph, row["inputs"], str(row["tokens"]), f"{row['steps_per_second']:.0f}"]
+        cells += [f"{row['nodes_per_second']:,.0f}", f"{row['utilisation_percent']:.0f}"]
+        lines.append("| " + " | ".join([*cells, f"{row['inputs_gb']:.1f}", f"{row['peak_gb']:.1f}"]) + " |")
+    return "\n".join(lines)
 
 
 def _wait(device: torch.device) -> None:

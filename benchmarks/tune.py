@@ -59,15 +59,15 @@ def propose(trial: optuna.Trial, graph: vcr.Graph) -> vcr.Config:
     )
     sizes = [size for size in (32, 64, 250, 500, 1000, 2000) if nodes / 40 <= size <= max(64, nodes // 2)]
     training = vcr.TrainConfig(
-        epochs=trial.suggest_categorical("epochs", [20, 60, 120, 240]),
+        epochs=trial.suggest_int("epochs", 20, 240, step=20),
         batch_size=trial.suggest_categorical("batch_size", sizes),
         learning_rate=trial.suggest_float("learning_rate", 3e-4, 1e-2, log=True),
         final_learning_rate=0.0,
         schedule="cosine",
         warmup_steps=20,
         weight_decay=trial.suggest_float("weight_decay", 1e-6, 1e-1, log=True),
-        label_smoothing=trial.suggest_categorical("label_smoothing", [0.0, 0.1]),
-        average=trial.suggest_categorical("average", [0.0, 0.99]),
+        label_smoothing=trial.suggest_float("label_smoothing", 0.0, 0.2, step=0.1),
+        average=trial.suggest_categorical("average", [0.0, 0.9, 0.99]),
         patience=60,
         checkpoint_every=0,
     )
@@ -168,12 +168,15 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--splits", type=int, default=2)
-    parser.add_argument("--directed", action="store_true", help="keep the direction of edges")
+    direction = "keep the direction of edges (as the preset does, unless said otherwise)"
+    parser.add_argument("--directed", action=argparse.BooleanOptionalAction, help=direction)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     end = time.monotonic() + arguments.seconds
-    graph = load(arguments.dataset, arguments.data, arguments.directed)
+    preset = vcr.load_config(options={"data": {"dataset": arguments.dataset}})
+    directed = preset.data.directed if arguments.directed is None else arguments.directed
+    graph = load(arguments.dataset, arguments.data, directed)
     bench = Workbench(graph, find_device(arguments.device))
     splits = [vcr.Split.random(graph.labels, 0.6, 0.2, FIRST_SEED + number) for number in range(arguments.splits)]
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -181,10 +184,9 @@ def main() -> None:
     study = optuna.create_study(direction="maximize", sampler=sampler)
     first = guesses(graph)
     names = sorted(first[0])
-    preset = asdict(vcr.load_config(options={"data": {"dataset": arguments.dataset}}))
     earlier = best_so_far(arguments.out, graph.name, graph.directed, names)
     # Another seed is for a second process beside the first: it need not start with the same trials.
-    starts = [pick(preset, names), *([] if arguments.seed else [*earlier, *first])]
+    starts = [pick(asdict(preset), names), *([] if arguments.seed else [*earlier, *first])]
     for settings in starts:
         study.enqueue_trial(settings, skip_if_exists=True)
     search = Search(graph, bench, splits, arguments.out, end)

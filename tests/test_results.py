@@ -39,6 +39,8 @@ def test_scaling_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     assert between(text, "slopes") == growth.slopes_table(slopes)
     cuts = json.loads((ROOT / "results" / "partitioners.json").read_text())["rows"]
     assert between(text, "partitioners") == partitioners.table(cuts)
+    steps = json.loads((ROOT / "results" / "throughput-cuda.json").read_text())["rows"]
+    assert between(text, "throughput") == benchmark("throughput", monkeypatch).table(steps)
 
 
 def test_the_constants_of_resources_are_those_measured() -> None:
