@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,7 @@ def propose(trial: optuna.Trial, graph: vcr.Graph) -> vcr.Config:
         rich_tokens=min(trial.suggest_int("rich_tokens", 0, 2), tokens.hops),
         label_hops=min(trial.suggest_int("label_hops", 0, 2), tokens.hops),
         label_embedding=trial.suggest_categorical("label_embedding", [False, True]),
+        label_guesses=trial.suggest_categorical("label_guesses", [False, True]),
         adjacency_rows=trial.suggest_categorical("adjacency_rows", [False, True]),
         feature_dropout=trial.suggest_float("feature_dropout", 0.0, 0.8, step=0.1),
         embedding_dropout=trial.suggest_float("embedding_dropout", 0.0, 0.7, step=0.1),
@@ -71,14 +72,21 @@ def propose(trial: optuna.Trial, graph: vcr.Graph) -> vcr.Config:
         patience=60,
         checkpoint_every=0,
     )
-    return vcr.Config(tokens=tokens, model=model, training=training)
+    guesses = model.label_guesses and bool(model.label_hops or model.label_embedding)
+    return vcr.Config(tokens=tokens, model=replace(model, label_guesses=guesses), training=training)
 
 
 def guesses(graph: vcr.Graph) -> list[dict[str, Any]]:
     """Where the search starts: what the first probes on other splits found to matter, and two departures from it."""
     base: dict[str, Any] = {"hops": 3, "self_loops": False, "clusters": 10, "structure_tokens": 8, "content_tokens": 8}
     base |= {"hidden_channels": 256, "layers": 1, "dropout": 0.3, "attention_dropout": 0.1, "readout": "attention"}
-    base |= {"kind_embedding": True, "rich_tokens": 2, "label_hops": 2, "label_embedding": False}
+    base |= {
+        "kind_embedding": True,
+        "rich_tokens": 2,
+        "label_hops": 2,
+        "label_embedding": False,
+        "label_guesses": False,
+    }
     base |= {"adjacency_rows": False, "feature_dropout": 0.5, "token_dropout": 0.0, "epochs": 120}
     base |= {"embedding_dropout": 0.0}
     base |= {

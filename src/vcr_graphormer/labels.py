@@ -20,16 +20,23 @@ _GRID, _OFFSET = 2.0**-20, 0.1234567
 _ROWS_AT_ONCE = 4096
 
 
-def label_matrix(graph: Graph, train: NDArray[np.int64]) -> NDArray[np.float32]:
+def label_matrix(graph: Graph, train: NDArray[np.int64], guesses: Array | None = None) -> NDArray[np.float32]:
     """What is known of each node: a one-hot row per training node, zero rows for all others [n, c].
 
     Multi-label rows are the known positives. Regression has the targets, roughly standardized, and a last column that
     says that there is one.
+
+    Parameters
+    ----------
+    guesses
+        Predictions for all nodes, which stand for labels that are not known.
     """
     if graph.labels is None:
         raise GraphError("the graph has no labels to put into tokens: leave out label_hops and label_embedding")
     labels = np.asarray(graph.labels)
     used = train[known_labels(labels[train])]
+    guessed = np.full(graph.num_nodes, guesses is not None)
+    guessed[used] = False
     if graph.task == "classification":
         matrix = np.zeros((graph.num_nodes, graph.num_classes), dtype=np.float32)
         matrix[used, labels[used]] = 1.0
@@ -42,6 +49,10 @@ def label_matrix(graph: Graph, train: NDArray[np.int64]) -> NDArray[np.float32]:
         matrix = np.zeros((graph.num_nodes, values.shape[1] + 1), dtype=np.float32)
         matrix[used, :-1] = np.nan_to_num(values[used])
         matrix[used, -1] = 1.0
+        if guesses is not None:
+            guesses = np.column_stack([(guesses.reshape(len(labels), -1) - mean) / spread, np.ones(len(labels))])
+    if guesses is not None:
+        matrix[guessed] = guesses[guessed]
     return matrix
 
 

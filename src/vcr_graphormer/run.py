@@ -7,6 +7,7 @@ from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -32,6 +33,8 @@ from .store import TokenStore
 
 RUN_FILE = "run.json"
 RUN_VERSION = 1
+PREDICTIONS = "predictions.npz"
+FIRST = "first"  # the folder of the training that comes before, where there are two
 SIZES = ("num_features", "num_outputs", "num_labels", "num_nodes")
 
 
@@ -158,8 +161,20 @@ class Run:
     @cached_property
     def inputs(self) -> Inputs:
         """What batches are made from."""
-        store = self.store
-        return make_inputs(self.graph, store, self.config.model, self.split.train, self.device, self.precision)
+        model, train = self.config.model, self.split.train
+        return make_inputs(self.graph, self.store, model, train, self.device, self.precision, guesses=self.guesses)
+
+    @cached_property
+    def guesses(self) -> Array | None:
+        """What a first training predicted for all nodes, where `model.label_guesses` asks for it."""
+        if not self.config.model.label_guesses:
+            return None
+        file = self.path / FIRST / PREDICTIONS
+        try:
+            with np.load(file) as found:
+                return np.asarray(found["probabilities"])
+        except (OSError, KeyError, ValueError, BadZipFile) as error:
+            raise StoreError(f"{file} is missing or damaged, which {self.path} needs: train again") from error
 
     def new_model(self) -> VCRGraphormer:
         """A model of this run's sizes with fresh weights."""
@@ -249,7 +264,7 @@ class Run:
         if self.precision == torch.float32:
             return self
         exact = replace(self, config=replace(self.config, training=replace(self.config.training, precision="float32")))
-        shared = {name: getattr(self, name) for name in ("graph", "store", "split")}
+        shared = {name: getattr(self, name) for name in ("graph", "store", "split", "guesses")}
         exact.__dict__.update(shared)
         return exact
 
@@ -290,6 +305,9 @@ class Run:
             raise GraphError(f"training node {self.split.train.max()} is not in the graph of {graph.num_nodes} nodes")
         other = replace(self)
         other.__dict__.update(graph=graph, store=tokens, model=self.model, metrics={}, split=self.split)
+        if self.config.model.label_guesses:
+            first = Run.open(self.path / FIRST, str(self.device)).on(graph, tokens)
+            other.__dict__["guesses"] = first.predict().probabilities
         return other
 
     def __repr__(self) -> str:
