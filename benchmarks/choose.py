@@ -43,7 +43,8 @@ def read_log(files: list[Path], dataset: str, splits: int) -> list[dict[str, Any
     # Judged again on other splits, settings are not logged again: such rows have no configuration.
     rows = [row for row in rows if row["dataset"] == dataset and row.get("score") == SCORE and "config" in row]
     rows = [row for row in rows if len(row["val"]) >= splits]
-    unique = {json.dumps([row["directed"], row["config"]], sort_keys=True): row for row in rows}
+    # As a configuration, since one logged before a setting existed had its default.
+    unique = {(row["directed"], rebuild(row["config"])): row for row in rows}
     return sorted(unique.values(), key=lambda row: -float(np.mean(row["val"])))
 
 

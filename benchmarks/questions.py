@@ -25,7 +25,7 @@ from torch import Tensor
 from training import load
 
 import vcr_graphormer as vcr
-from vcr_graphormer.accuracy import this_command, variant_config
+from vcr_graphormer.accuracy import this_command, variant_config, with_defaults
 from vcr_graphormer.inputs import find_device
 from vcr_graphormer.run import versions
 from vcr_graphormer.settings import ModelConfig, TrainConfig
@@ -200,6 +200,7 @@ def answer(name: str, graph_name: str, root: str, device: str, seeds: int, folde
     ]
     # Rows of other settings, from before a preset was changed, are measured again.
     expected = {(row.series, row.at): settings for row, settings in zip(study.rows, wanted, strict=True)}
+    found = [{**old, "settings": with_defaults(old["settings"])} for old in found]
     found = [old for old in found if expected.get((old["series"], old["at"])) == old["settings"]]
     for row, config, settings in zip(study.rows, configs, wanted, strict=True):
         # Taking out what a preset does not have changes nothing: it is not measured twice.

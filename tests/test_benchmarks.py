@@ -3,6 +3,7 @@
 import doctest
 import importlib.util
 import json
+import shutil
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -174,6 +175,20 @@ def test_a_preset_survives_being_written(monkeypatch: pytest.MonkeyPatch, tmp_pa
     found = choose.read_log([tmp_path / "log.jsonl"], "X", splits=2)
     assert [part["val"] for part in found] == [[0.5, 0.7]]
     assert choose.rebuild(found[0]["config"]).model == config.model
+
+
+def test_measured_answers_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Rows of a preset that is as it was are never measured again, whatever settings have been added since."""
+    questions = load("questions", monkeypatch)
+    folder, trained = FOLDER.parent / "results" / "ablation", list[str]()
+    monkeypatch.setattr(questions, "load", lambda name, *_: trained.append(name))
+    study = questions.STUDIES["clusters"]
+    for graph in study.graphs:  # whole in results/
+        shutil.copy(folder / f"clusters-{graph}.json", tmp_path)
+        questions.answer("clusters", graph, "nowhere", "cpu", questions.SEEDS[graph], tmp_path)
+        before, after = (json.loads((place / f"clusters-{graph}.json").read_text()) for place in (folder, tmp_path))
+        assert before == after
+    assert trained == list(study.graphs)  # loaded, and nothing done with them
 
 
 def test_questions_go_on_and_become_tables(data_root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_training_labels_are_as_they_are_and_all_others_are_guesses(run: Run, gr
     assert np.array_equal(labels[train].numpy(), np.eye(3, dtype=np.float32)[np.asarray(graph.labels)[train]])
     others = np.setdiff1d(np.arange(200), train)
     assert np.array_equal(labels[others].numpy(), run.guesses[others])
-    # No label of a validation or test node is in any input.
+    # Beside the guesses, no label of a validation or test node is in them.
     hidden = replace(graph, labels=np.where(np.isin(np.arange(200), train), np.asarray(graph.labels), 0))
     for name, tensor in vars(vcr.make_inputs(hidden, run.store, MODEL, train, run.device, guesses=run.guesses)).items():
         if name in ("labels", "label_hops"):
@@ -88,9 +88,46 @@ def test_another_graph_gets_guesses_of_its_own(run: Run, graph: Graph) -> None:
     )
 
 
-@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(b"no archive")])
+def test_a_model_that_reads_guesses_is_not_given_none(run: Run) -> None:
+    with pytest.raises(vcr.ConfigError, match="reads guesses .*: pass those of its run"):
+        vcr.make_inputs(run.graph, run.store, MODEL, run.split.train, run.device)
+
+
+def test_a_run_moves_with_graph_and_tokens_beside_it(graph: Graph, split: Split, tmp_path: Path) -> None:
+    saved = graph.save(tmp_path / "here" / "graph")
+    out, tokens = tmp_path / "here" / "run", tmp_path / "here" / "tokens"
+    vcr.train(Graph.open(saved), split, CONFIG, out, tokens, device="cpu")
+    (tmp_path / "here").rename(tmp_path / "there")
+    moved = Run.open(tmp_path / "there" / "run", "cpu")
+    assert moved.on(moved.graph, moved.store).predict([5]).probabilities == pytest.approx(
+        moved.predict([5]).probabilities, abs=1e-6
+    )
+
+
+def test_killed_before_the_first_training_had_settings(run: Run, tmp_path: Path) -> None:
+    half = Path(shutil.copytree(run.path, tmp_path / "half"))
+    (half / "metrics.json").unlink()
+    shutil.rmtree(half / "first")
+    (half / "first").mkdir()
+    (half / "first" / ".run.json.tmp").write_text("{")
+    assert vcr.resume(half, "cpu").metrics["scores"] == run.metrics["scores"]
+    (half / "run.json").unlink()
+    with pytest.raises(StoreError, match="run.json is missing$"):
+        Run.open(half)
+
+
+def test_rows_of_the_first_training_are_marked(graph: Graph, split: Split, tmp_path: Path) -> None:
+    rows: list[dict[str, float]] = []
+    done = vcr.train(graph, split, CONFIG, tmp_path / "run", device="cpu", on_epoch=rows.append)
+    assert ["first" in row for row in rows] == [True] * 3 + [False] * 3
+    assert [row["loss"] for row in rows[3:]] == [row["loss"] for row in done.history]
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, Path.touch, lambda file: file.write_bytes(b"no archive")])
 def test_lost_guesses_are_named(run: Run, tmp_path: Path, damage: Any) -> None:
     moved = Path(shutil.copytree(run.path, tmp_path / "copy"))
+    if damage is Path.touch:
+        (moved / "first" / "predictions.npz").unlink()
     damage(moved / "first" / "predictions.npz")
     with pytest.raises(
         StoreError, match=r"first/predictions.npz is missing or damaged, which .*copy needs: train again"
@@ -145,8 +182,8 @@ def test_guesses_of_every_task() -> None:
     guesses = np.array([[0.5, 0.5], [0.25, 0.75], [1.0, 0.0], [0.0, 1.0]], dtype=np.float32)
     # Node 2 is for training but has no label: a guess is better than nothing.
     assert label_matrix(classes, np.array([0, 2]), guesses).tolist() == [[0, 1], [0.25, 0.75], [1, 0], [0, 1]]
-    several = Graph.from_edges([[0], [1]], num_nodes=3, labels=[[1, 0], [0, 1], [-1, -1]])
-    assert label_matrix(several, np.array([0]), guesses[:3]).tolist() == [[1, 0], [0.25, 0.75], [1, 0]]
+    several = Graph.from_edges([[0], [1]], num_nodes=3, labels=[[1, -1], [0, 1], [-1, -1]])
+    assert label_matrix(several, np.array([0]), guesses[:3]).tolist() == [[1, 0.5], [0.25, 0.75], [1, 0]]
     numbers = Graph.from_edges([[0], [1]], num_nodes=3, labels=[1.0, 3.0, 100.0], task="regression")
     # Mean 2 and spread 1 of the training nodes; the last column says that there is a value.
     assert label_matrix(numbers, np.array([0, 1]), np.array([7.0, 7.0, 4.0])).tolist() == [[-1, 1], [1, 1], [2, 1]]

@@ -62,8 +62,11 @@ def test_training_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rows in (ROOT / "README.md").read_text()
 
 
-def test_extensions_table() -> None:
+def test_extensions_table(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = json.loads((ROOT / "results" / "extensions.json").read_text())["rows"]
+    extensions = benchmark("extensions", monkeypatch)
+    every = [(graph, switch) for graph in extensions.GRAPHS for switch in extensions.SWITCHES]
+    assert [(row["graph"], row["switch"]) for row in rows] == every
     base = {row["graph"]: row["val"] for row in rows if row["switch"] == "the paper's model"}
     text = (ROOT / "LOG.md").read_text()
     for switch in dict.fromkeys(row["switch"] for row in rows):

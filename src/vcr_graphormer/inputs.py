@@ -95,6 +95,8 @@ def make_inputs(
         return to_matrix(matrix, home, dtype if on_device else None, dense and on_device)
 
     features, *hops = (place(matrix) for matrix in matrices)
+    if model.label_guesses and guesses is None:
+        raise ConfigError("the model reads guesses (model.label_guesses): pass those of its run, guesses=run.guesses")
     known = label_matrix(graph, train, guesses) if model.label_embedding or model.label_hops else None
     around = None
     if known is not None and model.label_hops:

@@ -35,24 +35,23 @@ def label_matrix(graph: Graph, train: NDArray[np.int64], guesses: Array | None =
         raise GraphError("the graph has no labels to put into tokens: leave out label_hops and label_embedding")
     labels = np.asarray(graph.labels)
     used = train[known_labels(labels[train])]
-    guessed = np.full(graph.num_nodes, guesses is not None)
-    guessed[used] = False
-    if graph.task == "classification":
-        matrix = np.zeros((graph.num_nodes, graph.num_classes), dtype=np.float32)
-        matrix[used, labels[used]] = 1.0
-    elif graph.task == "multilabel":
-        matrix = np.zeros(labels.shape, dtype=np.float32)
-        matrix[used] = labels[used] == 1
-    else:
-        mean, spread = _coarse_scale(*target_scale(labels, train))
-        values = (labels.reshape(len(labels), -1) - mean) / spread
-        matrix = np.zeros((graph.num_nodes, values.shape[1] + 1), dtype=np.float32)
-        matrix[used, :-1] = np.nan_to_num(values[used])
-        matrix[used, -1] = 1.0
-        if guesses is not None:
-            guesses = np.column_stack([(guesses.reshape(len(labels), -1) - mean) / spread, np.ones(len(labels))])
+    matrix = np.zeros((graph.num_nodes, label_width(graph)), dtype=np.float32)
+    # Guesses first; then what is known takes their places, entry by entry.
+    if graph.task != "regression":
+        matrix[:] = 0 if guesses is None else guesses
+        if graph.task == "classification":
+            matrix[used] = 0
+            matrix[used, labels[used]] = 1
+        else:
+            matrix[used] = np.where(labels[used] >= 0, labels[used], matrix[used])
+        return matrix
+    mean, spread = _coarse_scale(*target_scale(labels, train))
     if guesses is not None:
-        matrix[guessed] = guesses[guessed]
+        matrix[:, :-1] = (guesses.reshape(len(labels), -1) - mean) / spread
+        matrix[:, -1] = 1
+    values = (labels.reshape(len(labels), -1)[used] - mean) / spread
+    matrix[used, :-1] = np.where(np.isnan(values), matrix[used, :-1], values)
+    matrix[used, -1] = 1
     return matrix
 
 

@@ -64,7 +64,8 @@ def train(
     threads
         For the token lists; default: all cores.
     progress, on_epoch
-        Called with (stage, done, total) and with each epoch's row of the history, in the first process only.
+        Called with (stage, done, total) and with each epoch's row of the history, in the first process only. Where
+        `model.label_guesses` asks for a first training, its rows come before, with a key `first`.
     """
     return train_loaded(
         lambda: (graph, split), config or Config(), out, tokens, device, force, threads, progress, on_epoch
@@ -218,7 +219,8 @@ def make_room(folder: Path, force: bool) -> None:
 def _pointer(target: Path, folder: Path) -> str:
     """How the run names another folder: relative where it lies in or beside the run, so that both can move."""
     target, folder = target.resolve(), folder.resolve()
-    near = target.is_relative_to(folder.parent)
+    run = folder.parent if folder.name == FIRST else folder  # a first training moves with the run it is for
+    near = target.is_relative_to(run.parent)
     return os.path.relpath(target, folder) if near else str(target)
 
 
@@ -254,12 +256,16 @@ def _guess(run: Run, ranks: Ranks, threads: int | None, progress: Progress | Non
     Returns the seconds it trained.
     """
     folder, device = run.path / FIRST, str(run.device)
+    note = None if on_epoch is None else lambda row: on_epoch({**row, "first": 1.0})
     if ranks.agree((folder / "config.toml").is_file):
-        first = resume(folder, device, threads, progress, on_epoch)
+        first = resume(folder, device, threads, progress, note)
     else:
+        ranks.first(lambda: shutil.rmtree(folder, ignore_errors=True))  # begun, but killed before it had settings
         config = replace(run.config, model=run.config.model.without_labels())
         tokens = run.tokens_folder
-        first = train(run.graph, run.split, config, folder, tokens, device, True, threads, progress, on_epoch)
+        first = train(run.graph, run.split, config, folder, tokens, device, False, threads, progress, note)
+    if run.device.type == "cuda":
+        torch.cuda.empty_cache()  # what torch keeps would count as taken when the second inputs look for room
     if progress is not None:
         progress(f"first training, val {first.metrics['val']:.4f}", 1, 1)
     return float(first.metrics["timings"]["train"])

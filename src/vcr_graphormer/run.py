@@ -63,19 +63,23 @@ class Run:
         What `run.json` says: where graph and tokens are, sizes of the model.
     device : torch.device
         Where it computes.
+    elsewhere : bool
+        Whether its graph is another one than it was trained on.
     """
 
     path: Path
     config: Config
     about: dict[str, Any]
     device: torch.device
+    elsewhere: bool = False
 
     @classmethod
     def open(cls, path: str | Path, device: str = "auto") -> Run:
         """Open a run folder, finished or not, made on whatever device."""
         folder = Path(path)
         if not (folder / RUN_FILE).is_file():
-            inside = next((f": give one of its runs, such as {run.parent}" for run in folder.glob(f"*/{RUN_FILE}")), "")
+            runs = (run.parent for run in folder.glob(f"*/{RUN_FILE}") if run.parent.name != FIRST)
+            inside = next((f": give one of its runs, such as {run}" for run in runs), "")
             raise StoreError(f"{folder} is not a run folder: {RUN_FILE} is missing{inside}")
         about = read_json(folder / RUN_FILE)
         if about.get("kind") != "run" or about.get("version") != RUN_VERSION:
@@ -169,11 +173,14 @@ class Run:
         """What a first training predicted for all nodes, where `model.label_guesses` asks for it."""
         if not self.config.model.label_guesses:
             return None
+        if self.elsewhere:
+            first = Run.open(self.path / FIRST, str(self.device)).on(self.graph, self.store)
+            return first.predict().probabilities
         file = self.path / FIRST / PREDICTIONS
         try:
             with np.load(file) as found:
                 return np.asarray(found["probabilities"])
-        except (OSError, KeyError, ValueError, BadZipFile) as error:
+        except (OSError, EOFError, KeyError, ValueError, BadZipFile) as error:
             raise StoreError(f"{file} is missing or damaged, which {self.path} needs: train again") from error
 
     def new_model(self) -> VCRGraphormer:
@@ -303,11 +310,8 @@ class Run:
             raise GraphError("the model knows nodes by their links (adjacency_rows): it cannot read another graph")
         if self.split.train.max() >= graph.num_nodes:
             raise GraphError(f"training node {self.split.train.max()} is not in the graph of {graph.num_nodes} nodes")
-        other = replace(self)
+        other = replace(self, elsewhere=True)
         other.__dict__.update(graph=graph, store=tokens, model=self.model, metrics={}, split=self.split)
-        if self.config.model.label_guesses:
-            first = Run.open(self.path / FIRST, str(self.device)).on(graph, tokens)
-            other.__dict__["guesses"] = first.predict().probabilities
         return other
 
     def __repr__(self) -> str:
