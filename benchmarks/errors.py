@@ -3,13 +3,14 @@
     python benchmarks/errors.py --data ROOT [--device cuda] [--graphs PubMed Squirrel] [--variants default hops]
 
 Split seeds 100 to 102, which are never reported; the test part is not read. Each half of the validation nodes is judged
-at the epoch that was best on the other half. Writes results/errors.json: the same nodes under every variant, so that a
-difference between variants is the variant's.
+at the epoch that was best on the other half. Writes results/errors.json, where rows of other graphs are kept: the same
+nodes under every variant, so that a difference between variants is the variant's.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from common import print_table, write_result
 from training import load
 
 import vcr_graphormer as vcr
-from vcr_graphormer.accuracy import variant_config
+from vcr_graphormer.accuracy import this_command, variant_config
 from vcr_graphormer.inputs import find_device
 from vcr_graphormer.slices import Slice, by_class, by_degree, by_homophily, local_homophily
 from vcr_graphormer.training import Trainer
@@ -60,11 +61,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="data")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--graphs", nargs="+", default=list(GRAPHS))
+    parser.add_argument("--graphs", nargs="+", choices=GRAPHS, default=list(GRAPHS))
     parser.add_argument("--variants", nargs="+", default=["default", "hops"])
     parser.add_argument("--out", type=Path, default=Path("results/errors.json"))
     arguments = parser.parse_args()
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = json.loads(arguments.out.read_text())["rows"] if arguments.out.is_file() else []
     for name in arguments.graphs:
         for variant in arguments.variants:
             config = variant_config(name, variant)
@@ -76,7 +77,10 @@ def main() -> None:
             graph = load(name, arguments.data)
             right = predicted == np.asarray(graph.labels)[nodes]
             cuts = {by: [asdict(part) for part in parts] for by, parts in slices(graph, nodes, right).items()}
-            rows.append({"graph": name, "variant": variant, "accuracy": float(right.mean()), "slices": cuts})
+            row = {"graph": name, "variant": variant, "accuracy": float(right.mean()), "slices": cuts}
+            made = {"command": this_command(), "device": arguments.device}
+            rows = [row | made, *(old for old in rows if (old["graph"], old["variant"]) != (name, variant))]
+            rows.sort(key=lambda old: (GRAPHS.index(old["graph"]), old["variant"]))
             for by, parts in cuts.items():
                 print_table([{"graph": name, "variant": variant, "by": by, **part} for part in parts])
             write_result(arguments.out, {"seeds": [100, 101, 102], "rows": rows})

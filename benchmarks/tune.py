@@ -40,6 +40,7 @@ def propose(trial: optuna.Trial, graph: vcr.Graph) -> vcr.Config:
         clusters=trial.suggest_categorical("clusters", [10, 20, 50] if nodes > 1000 else [10]),
         structure_tokens=trial.suggest_categorical("structure_tokens", [0, 4, 8, 16]),
         content_tokens=trial.suggest_categorical("content_tokens", [0, 4, 8, 16]),
+        restart=trial.suggest_categorical("restart", [0.05, 0.15, 0.5]),
     )
     model = vcr.ModelConfig(
         hidden_channels=trial.suggest_categorical("hidden_channels", [64, 128, 256, 512]),
@@ -88,7 +89,7 @@ def guesses(graph: vcr.Graph) -> list[dict[str, Any]]:
         "label_guesses": False,
     }
     base |= {"adjacency_rows": False, "feature_dropout": 0.5, "token_dropout": 0.0, "epochs": 120}
-    base |= {"embedding_dropout": 0.0}
+    base |= {"embedding_dropout": 0.0, "restart": 0.15}
     base |= {
         "batch_size": (1000 if graph.num_nodes > 20_000 else 500) if graph.num_nodes > 1000 else 64,
         "learning_rate": 1e-3,

@@ -69,6 +69,14 @@ def test_training_labels_are_as_they_are_and_all_others_are_guesses(run: Run, gr
             assert torch.equal(tensor, getattr(run.inputs, name))
 
 
+def test_without_guesses_it_is_another_training(run: Run, tmp_path: Path) -> None:
+    plain = replace(CONFIG, model=replace(MODEL, label_guesses=False))
+    other = vcr.train(run.graph, run.split, plain, tmp_path / "run", device="cpu")
+    assert other.guesses is None
+    assert not (other.path / "first").exists()
+    assert [row["loss"] for row in other.history] != [row["loss"] for row in run.history]
+
+
 def test_what_is_saved_is_predicted_again(run: Run) -> None:
     with np.load(run.path / "predictions.npz") as saved:
         np.testing.assert_allclose(run.predict().probabilities, saved["probabilities"], atol=1e-6)
