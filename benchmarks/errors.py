@@ -10,7 +10,6 @@ nodes under every variant, so that a difference between variants is the variant'
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ import vcr_graphormer as vcr
 from vcr_graphormer.accuracy import this_command, variant_config
 from vcr_graphormer.inputs import find_device
 from vcr_graphormer.slices import Slice, by_class, by_degree, by_homophily, local_homophily
+from vcr_graphormer.storage import read_json
 from vcr_graphormer.training import Trainer
 from vcr_graphormer.trials import Workbench
 
@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--variants", nargs="+", default=["default", "hops"])
     parser.add_argument("--out", type=Path, default=Path("results/errors.json"))
     arguments = parser.parse_args()
-    rows: list[dict[str, Any]] = json.loads(arguments.out.read_text())["rows"] if arguments.out.is_file() else []
+    rows: list[dict[str, Any]] = read_json(arguments.out)["rows"] if arguments.out.is_file() else []
     for name in arguments.graphs:
         for variant in arguments.variants:
             config = variant_config(name, variant)

@@ -8,7 +8,6 @@ Only what results/extensions.json does not have yet is trained; it is written ro
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from training import load
 import vcr_graphormer as vcr
 from vcr_graphormer.accuracy import this_command
 from vcr_graphormer.inputs import find_device
+from vcr_graphormer.storage import read_json
 from vcr_graphormer.trials import Workbench
 
 GRAPHS = ("Photo", "PubMed", "Squirrel", "Actor")
@@ -35,7 +35,6 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "rich tokens": {"model": {"rich_tokens": 2}},
     "label hops": {"model": {"label_hops": 2}},
     "label embedding": {"model": {"label_embedding": True}},
-    "label hops with guesses": {"model": {"label_hops": 2, "label_guesses": True}},
     "adjacency rows": {"model": {"adjacency_rows": True}},
     "feature dropout 0.5": {"model": {"feature_dropout": 0.5}},
     "embedding dropout 0.5": {"model": {"embedding_dropout": 0.5}},
@@ -54,7 +53,7 @@ def main() -> None:
     parser.add_argument("--graphs", nargs="+", choices=GRAPHS, default=list(GRAPHS))
     parser.add_argument("--out", type=Path, default=Path("results/extensions.json"))
     arguments = parser.parse_args()
-    rows = json.loads(arguments.out.read_text())["rows"] if arguments.out.is_file() else []
+    rows = read_json(arguments.out)["rows"] if arguments.out.is_file() else []
     for name in arguments.graphs:
         bench = Workbench(load(name, arguments.data), find_device(arguments.device))
         splits = [vcr.Split.random(bench.graph.labels, 0.6, 0.2, seed) for seed in SEEDS]

@@ -84,7 +84,6 @@ EXTENSIONS: tuple[str, ...] = (
     "rich_tokens",
     "label_hops",
     "label_embedding",
-    "label_guesses",
     "adjacency_rows",
     "feature_dropout",
 )
@@ -176,9 +175,7 @@ def changed(config: vcr.Config, changes: dict[str, Any]) -> vcr.Config:
         sections[name] = replace(section, **{key: value for key, value in changes.items() if hasattr(section, key)})
     hops = sections["tokens"].hops
     model = sections["model"]
-    model = replace(model, rich_tokens=min(model.rich_tokens, hops), label_hops=min(model.label_hops, hops))
-    labelled = bool(model.label_hops or model.label_embedding)
-    sections["model"] = replace(model, label_guesses=model.label_guesses and labelled)
+    sections["model"] = replace(model, rich_tokens=min(model.rich_tokens, hops), label_hops=min(model.label_hops, hops))
     return replace(config, **sections)
 
 

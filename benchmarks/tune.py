@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,6 @@ def propose(trial: optuna.Trial, graph: vcr.Graph) -> vcr.Config:
         rich_tokens=min(trial.suggest_int("rich_tokens", 0, 2), tokens.hops),
         label_hops=min(trial.suggest_int("label_hops", 0, 2), tokens.hops),
         label_embedding=trial.suggest_categorical("label_embedding", [False, True]),
-        label_guesses=trial.suggest_categorical("label_guesses", [False, True]),
         adjacency_rows=trial.suggest_categorical("adjacency_rows", [False, True]),
         feature_dropout=trial.suggest_float("feature_dropout", 0.0, 0.8, step=0.1),
         embedding_dropout=trial.suggest_float("embedding_dropout", 0.0, 0.7, step=0.1),
@@ -73,21 +72,14 @@ def propose(trial: optuna.Trial, graph: vcr.Graph) -> vcr.Config:
         patience=60,
         checkpoint_every=0,
     )
-    guessing = model.label_guesses and bool(model.label_hops or model.label_embedding)
-    return vcr.Config(tokens=tokens, model=replace(model, label_guesses=guessing), training=training)
+    return vcr.Config(tokens=tokens, model=model, training=training)
 
 
 def guesses(graph: vcr.Graph) -> list[dict[str, Any]]:
     """Where the search starts: what the first probes on other splits found to matter, and two departures from it."""
     base: dict[str, Any] = {"hops": 3, "self_loops": False, "clusters": 10, "structure_tokens": 8, "content_tokens": 8}
     base |= {"hidden_channels": 256, "layers": 1, "dropout": 0.3, "attention_dropout": 0.1, "readout": "attention"}
-    base |= {
-        "kind_embedding": True,
-        "rich_tokens": 2,
-        "label_hops": 2,
-        "label_embedding": False,
-        "label_guesses": False,
-    }
+    base |= {"kind_embedding": True, "rich_tokens": 2, "label_hops": 2, "label_embedding": False}
     base |= {"adjacency_rows": False, "feature_dropout": 0.5, "token_dropout": 0.0, "epochs": 120}
     base |= {"embedding_dropout": 0.0, "restart": 0.15}
     base |= {
@@ -119,12 +111,7 @@ def pick(config: dict[str, Any], names: list[str]) -> dict[str, Any]:
 
 
 def crossed_accuracy(bench: Workbench, split: vcr.Split, config: vcr.Config) -> float:
-    """Accuracy on each half of the validation nodes at the epoch that is best on the other half.
-
-    With `label_guesses` the epoch of the first training is chosen on both halves: its guesses for some nodes are among
-    the inputs of their neighbours, which flatters by less than anything measured here on graphs of thousands of nodes,
-    and might by more on very small ones.
-    """
+    """Accuracy on each half of the validation nodes at the epoch that is best on the other half."""
     wanted = np.asarray(bench.graph.labels)[split.val]
     right: list[Any] = []
     bench.train(

@@ -137,14 +137,11 @@ def test_exact_pagerank_without_the_own_label_does_not_know_it(graph: Graph, spl
     assert (vectors[0] == vectors[1]).all()
 
 
-@pytest.mark.parametrize("guesses", [False, True])
-def test_test_labels_change_neither_tokens_nor_weights(
-    graph: Graph, split: Split, tmp_path: Path, guesses: bool
-) -> None:
+def test_test_labels_change_neither_tokens_nor_weights(graph: Graph, split: Split, tmp_path: Path) -> None:
     labels = np.array(graph.labels)
     labels[split.test] = (labels[split.test] + 1) % 3
     other = replace(graph, labels=labels)
-    model = ModelConfig(hidden_channels=8, heads=2, label_hops=2, label_embedding=True, label_guesses=guesses)
+    model = ModelConfig(hidden_channels=8, heads=2, label_hops=2, label_embedding=True)
     config = Config(
         tokens=TokenConfig(hops=2, clusters=3, structure_tokens=3, content_tokens=3),
         model=model,

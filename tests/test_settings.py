@@ -75,13 +75,6 @@ def test_no_more_hops_than_the_token_lists_have(name: str) -> None:
         ModelConfig(**changed).check(num_hops=2)
 
 
-def test_guesses_are_for_labels_in_tokens() -> None:
-    with pytest.raises(ConfigError, match="model.label_guesses is for label_hops or label_embedding: set one of them"):
-        ModelConfig(label_guesses=True).check(num_hops=1)
-    labelled = ModelConfig(label_guesses=True, label_hops=1, label_embedding=True, layers=2)
-    assert labelled.check(num_hops=1).without_labels() == ModelConfig(layers=2)
-
-
 def test_most_label_hops() -> None:
     ModelConfig(label_hops=4, rich_tokens=9).check(num_hops=9)
     with pytest.raises(ConfigError, match="model.label_hops is 5; it must be at most 4"):

@@ -298,8 +298,8 @@ CHANGES: dict[str, Any] = {
     "seed": 7,
     "patience": 1,
 }
-# Speed and durability, or a whole training before this one: their effects are tested by name elsewhere.
-OTHERS = {"checkpoint_every", "compile", "label_guesses"}
+# Speed and durability only: their effects are tested by name elsewhere.
+OTHERS = {"checkpoint_every", "compile"}
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,6 @@ CHANGES: list[dict[str, Any]] = [
     {"tokens": {"content": "features", "content_clusters": 3}},
     {"tokens": {"content_tokens": 0, "hops": 1, "self_loops": True}},
     {"model": {"rich_tokens": 2, "label_hops": 2, "label_embedding": True, "adjacency_rows": True}},
-    {"model": {"label_hops": 2, "label_guesses": True}},
 ]
 
 

@@ -41,9 +41,9 @@ class Batch:
         The place among the super nodes of a training node's own class, -1 for none, the members of that class, and the
         node's own features: its own part is taken out of the mean.
     label_hops : [B, l, c] or None
-        Training labels (or guesses of others) around the node, its own left out.
+        Training labels around the node, its own left out.
     labels : [B, k, c] or None
-        Training labels of the neighbours, zero rows (or guesses) where there is none.
+        Training labels of the neighbours, zero rows where there is none.
     """
 
     nodes: Tensor

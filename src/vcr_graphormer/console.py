@@ -76,14 +76,14 @@ class EpochProgress:
 
     def __call__(self, row: dict[str, float]) -> None:
         """Show a finished epoch."""
-        epoch, name = int(row["epoch"]), "first training" if "first" in row else "training"
+        epoch = int(row["epoch"])
         text = f"loss {row['loss']:.4f}  val {row['val']:.4f} (best at {int(row['best_epoch'])})"
         if self.stages.on_terminal:
             if self.task is None or epoch == 1:
-                self.task = self.stages.bars.add_task(name, total=self.epochs)
-            self.stages.bars.update(self.task, completed=epoch, description=f"{name}  {text}")
+                self.task = self.stages.bars.add_task("training", total=self.epochs)
+            self.stages.bars.update(self.task, completed=epoch, description=f"training  {text}")
         elif epoch == 1 or epoch % max(1, self.epochs // 10) == 0:
-            sys.stderr.write(f"{'first training, ' if 'first' in row else ''}epoch {epoch}: {text}\n")
+            sys.stderr.write(f"epoch {epoch}: {text}\n")
             sys.stderr.flush()
 
 

@@ -57,7 +57,6 @@ def make_inputs(
     device: torch.device,
     dtype: torch.dtype = torch.float32,
     streamed: bool | None = None,
-    guesses: Any = None,
 ) -> Inputs:
     """Turn features, hops, token lists and, where the model asks for them, training labels into tensors.
 
@@ -73,8 +72,6 @@ def make_inputs(
         Of features on a GPU.
     streamed
         Decide instead of measuring.
-    guesses
-        Predictions for all nodes, which stand for the labels of those that are not for training.
     """
     if graph.features is None:
         raise GraphError("the graph has no features: use graph.with_features('degree') or 'identity'")
@@ -95,9 +92,7 @@ def make_inputs(
         return to_matrix(matrix, home, dtype if on_device else None, dense and on_device)
 
     features, *hops = (place(matrix) for matrix in matrices)
-    if model.label_guesses and guesses is None:
-        raise ConfigError("the model reads guesses (model.label_guesses): pass those of its run, guesses=run.guesses")
-    known = label_matrix(graph, train, guesses) if model.label_embedding or model.label_hops else None
+    known = label_matrix(graph, train) if model.label_embedding or model.label_hops else None
     around = None
     if known is not None and model.label_hops:
         parts = label_hops(graph, known, model.label_hops, bool(store.config["self_loops"]))

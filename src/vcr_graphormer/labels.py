@@ -20,38 +20,28 @@ _GRID, _OFFSET = 2.0**-20, 0.1234567
 _ROWS_AT_ONCE = 4096
 
 
-def label_matrix(graph: Graph, train: NDArray[np.int64], guesses: Array | None = None) -> NDArray[np.float32]:
+def label_matrix(graph: Graph, train: NDArray[np.int64]) -> NDArray[np.float32]:
     """What is known of each node: a one-hot row per training node, zero rows for all others [n, c].
 
     Multi-label rows are the known positives. Regression has the targets, roughly standardized, and a last column that
     says that there is one.
-
-    Parameters
-    ----------
-    guesses
-        Predictions for all nodes, which stand for labels that are not known.
     """
     if graph.labels is None:
         raise GraphError("the graph has no labels to put into tokens: leave out label_hops and label_embedding")
     labels = np.asarray(graph.labels)
     used = train[known_labels(labels[train])]
-    matrix = np.zeros((graph.num_nodes, label_width(graph)), dtype=np.float32)
-    # Guesses first; then what is known takes their places, entry by entry.
-    if graph.task != "regression":
-        matrix[:] = 0 if guesses is None else guesses
-        if graph.task == "classification":
-            matrix[used] = 0
-            matrix[used, labels[used]] = 1
-        else:
-            matrix[used] = np.where(labels[used] >= 0, labels[used], matrix[used])
-        return matrix
-    mean, spread = _coarse_scale(*target_scale(labels, train))
-    if guesses is not None:
-        matrix[:, :-1] = (guesses.reshape(len(labels), -1) - mean) / spread
-        matrix[:, -1] = 1
-    values = (labels.reshape(len(labels), -1)[used] - mean) / spread
-    matrix[used, :-1] = np.where(np.isnan(values), matrix[used, :-1], values)
-    matrix[used, -1] = 1
+    if graph.task == "classification":
+        matrix = np.zeros((graph.num_nodes, graph.num_classes), dtype=np.float32)
+        matrix[used, labels[used]] = 1.0
+    elif graph.task == "multilabel":
+        matrix = np.zeros(labels.shape, dtype=np.float32)
+        matrix[used] = labels[used] == 1
+    else:
+        mean, spread = _coarse_scale(*target_scale(labels, train))
+        values = (labels.reshape(len(labels), -1) - mean) / spread
+        matrix = np.zeros((graph.num_nodes, values.shape[1] + 1), dtype=np.float32)
+        matrix[used, :-1] = np.nan_to_num(values[used])
+        matrix[used, -1] = 1.0
     return matrix
 
 

@@ -6,7 +6,6 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,7 @@ from .inputs import find_device
 from .labels import label_width, target_scale
 from .metrics import choose_metric, probabilities
 from .ranks import Ranks, agent_name
-from .run import FIRST, PREDICTIONS, RUN_FILE, RUN_VERSION, Run, versions
+from .run import RUN_FILE, RUN_VERSION, Run, versions
 from .split import PARTS, Split
 from .storage import claim, read_json, replace_file, write_json
 from .tokens import check_tokens, tokenize
@@ -64,8 +63,7 @@ def train(
     threads
         For the token lists; default: all cores.
     progress, on_epoch
-        Called with (stage, done, total) and with each epoch's row of the history, in the first process only. Where
-        `model.label_guesses` asks for a first training, its rows come before, with a key `first`.
+        Called with (stage, done, total) and with each epoch's row of the history, in the first process only.
     """
     return train_loaded(
         lambda: (graph, split), config or Config(), out, tokens, device, force, threads, progress, on_epoch
@@ -219,8 +217,7 @@ def make_room(folder: Path, force: bool) -> None:
 def _pointer(target: Path, folder: Path) -> str:
     """How the run names another folder: relative where it lies in or beside the run, so that both can move."""
     target, folder = target.resolve(), folder.resolve()
-    run = folder.parent if folder.name == FIRST else folder  # a first training moves with the run it is for
-    near = target.is_relative_to(run.parent)
+    near = target.is_relative_to(folder.parent)
     return os.path.relpath(target, folder) if near else str(target)
 
 
@@ -231,7 +228,6 @@ def _execute(run: Run, ranks: Ranks, threads: int | None, progress: Progress | N
     ranks.first(lambda: tokenize(run.graph, run.split.train, run.config.tokens, run.tokens_folder, threads, progress))
     graph, split, config = run.graph, run.split, run.config
     clock.append(time.perf_counter())
-    earlier = _guess(run, ranks, threads, progress, on_epoch) if config.model.label_guesses else 0.0
     torch.manual_seed(config.training.seed)
     labels = np.asarray(graph.labels)
     seen, judged = (Examples(part, labels[part]) for part in (split.train, split.val))
@@ -247,38 +243,15 @@ def _execute(run: Run, ranks: Ranks, threads: int | None, progress: Progress | N
     nodes = np.arange(graph.num_nodes)
     part = compute(model, run.inputs, nodes[ranks.share(len(nodes))], run.batch_size, progress=progress)
     logits = ranks.collect(part, len(nodes))
-    ranks.first(lambda: _write_results(run, ranks, trainer, best, logits, clock, earlier))
+    ranks.first(lambda: _write_results(run, ranks, trainer, best, logits, clock))
 
 
-def _guess(run: Run, ranks: Ranks, threads: int | None, progress: Progress | None, on_epoch: OnEpoch | None) -> float:
-    """The first training, a run of its own inside the run: what it predicts stands for the labels nobody knows.
-
-    Returns the seconds it trained.
-    """
-    folder, device = run.path / FIRST, str(run.device)
-    note = None if on_epoch is None else lambda row: on_epoch({**row, "first": 1.0})
-    if ranks.agree((folder / "config.toml").is_file):
-        first = resume(folder, device, threads, progress, note)
-    else:
-        ranks.first(lambda: shutil.rmtree(folder, ignore_errors=True))  # begun, but killed before it had settings
-        config = replace(run.config, model=run.config.model.without_labels())
-        tokens = run.tokens_folder
-        first = train(run.graph, run.split, config, folder, tokens, device, False, threads, progress, note)
-    if run.device.type == "cuda":
-        torch.cuda.empty_cache()  # what torch keeps would count as taken when the second inputs look for room
-    if progress is not None:
-        progress(f"first training, val {first.metrics['val']:.4f}", 1, 1)
-    return float(first.metrics["timings"]["train"])
-
-
-def _write_results(
-    run: Run, ranks: Ranks, trainer: Trainer, best: Best, logits: Array, clock: list[float], earlier: float
-) -> None:
+def _write_results(run: Run, ranks: Ranks, trainer: Trainer, best: Best, logits: Array, clock: list[float]) -> None:
     """Weights, predictions and, last, the metrics that make the run a finished one."""
     graph, split, config = run.graph, run.split, run.config
     save_tensors(run.path / "model.safetensors", best.state, {"best_epoch": best.epoch})
     predicted = probabilities(logits, graph.task, run.scale)
-    run.wrap(np.arange(graph.num_nodes), predicted).save(run.path / PREDICTIONS, overwrite=True)
+    run.wrap(np.arange(graph.num_nodes), predicted).save(run.path / "predictions.npz", overwrite=True)
     clock.append(time.perf_counter())
     scores = {part: run.score(predicted[getattr(split, part)], getattr(split, part)) for part in PARTS}
     seconds = dict(zip(("tokenize", "train", "predict"), np.diff(clock).round(3).tolist(), strict=True))
@@ -297,7 +270,7 @@ def _write_results(
             "device": _device_name(run.device) + (f", {ranks.size} processes" if ranks.size > 1 else ""),
             "precision": str(run.precision).removeprefix("torch."),
             # Training in all, across interruptions; the others as this process saw them.
-            "timings": {**seconds, "train": round(earlier + trainer.seconds, 3)},
+            "timings": {**seconds, "train": round(trainer.seconds, 3)},
             "versions": versions(),
         },
     )

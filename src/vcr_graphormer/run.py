@@ -7,7 +7,6 @@ from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -33,8 +32,6 @@ from .store import TokenStore
 
 RUN_FILE = "run.json"
 RUN_VERSION = 1
-PREDICTIONS = "predictions.npz"
-FIRST = "first"  # the folder of the training that comes before, where there are two
 SIZES = ("num_features", "num_outputs", "num_labels", "num_nodes")
 
 
@@ -63,23 +60,19 @@ class Run:
         What `run.json` says: where graph and tokens are, sizes of the model.
     device : torch.device
         Where it computes.
-    elsewhere : bool
-        Whether its graph is another one than it was trained on.
     """
 
     path: Path
     config: Config
     about: dict[str, Any]
     device: torch.device
-    elsewhere: bool = False
 
     @classmethod
     def open(cls, path: str | Path, device: str = "auto") -> Run:
         """Open a run folder, finished or not, made on whatever device."""
         folder = Path(path)
         if not (folder / RUN_FILE).is_file():
-            runs = (run.parent for run in folder.glob(f"*/{RUN_FILE}") if run.parent.name != FIRST)
-            inside = next((f": give one of its runs, such as {run}" for run in runs), "")
+            inside = next((f": give one of its runs, such as {run.parent}" for run in folder.glob(f"*/{RUN_FILE}")), "")
             raise StoreError(f"{folder} is not a run folder: {RUN_FILE} is missing{inside}")
         about = read_json(folder / RUN_FILE)
         if about.get("kind") != "run" or about.get("version") != RUN_VERSION:
@@ -165,23 +158,8 @@ class Run:
     @cached_property
     def inputs(self) -> Inputs:
         """What batches are made from."""
-        model, train = self.config.model, self.split.train
-        return make_inputs(self.graph, self.store, model, train, self.device, self.precision, guesses=self.guesses)
-
-    @cached_property
-    def guesses(self) -> Array | None:
-        """What a first training predicted for all nodes, where `model.label_guesses` asks for it."""
-        if not self.config.model.label_guesses:
-            return None
-        if self.elsewhere:
-            first = Run.open(self.path / FIRST, str(self.device)).on(self.graph, self.store)
-            return first.predict().probabilities
-        file = self.path / FIRST / PREDICTIONS
-        try:
-            with np.load(file) as found:
-                return np.asarray(found["probabilities"])
-        except (OSError, EOFError, KeyError, ValueError, BadZipFile) as error:
-            raise StoreError(f"{file} is missing or damaged, which {self.path} needs: train again") from error
+        store = self.store
+        return make_inputs(self.graph, store, self.config.model, self.split.train, self.device, self.precision)
 
     def new_model(self) -> VCRGraphormer:
         """A model of this run's sizes with fresh weights."""
@@ -271,7 +249,7 @@ class Run:
         if self.precision == torch.float32:
             return self
         exact = replace(self, config=replace(self.config, training=replace(self.config.training, precision="float32")))
-        shared = {name: getattr(self, name) for name in ("graph", "store", "split", "guesses")}
+        shared = {name: getattr(self, name) for name in ("graph", "store", "split")}
         exact.__dict__.update(shared)
         return exact
 
@@ -310,7 +288,7 @@ class Run:
             raise GraphError("the model knows nodes by their links (adjacency_rows): it cannot read another graph")
         if self.split.train.max() >= graph.num_nodes:
             raise GraphError(f"training node {self.split.train.max()} is not in the graph of {graph.num_nodes} nodes")
-        other = replace(self, elsewhere=True)
+        other = replace(self)
         other.__dict__.update(graph=graph, store=tokens, model=self.model, metrics={}, split=self.split)
         return other
 

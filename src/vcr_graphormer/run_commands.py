@@ -45,7 +45,7 @@ def show_progress(epochs: int, writer: Any = None) -> Iterator[tuple[Callable[..
             on_epoch(row)
             if writer is not None:
                 for name in ("loss", "val_loss", "val", "learning_rate"):
-                    writer.add_scalar(f"first/{name}" if "first" in row else name, row[name], int(row["epoch"]))
+                    writer.add_scalar(name, row[name], int(row["epoch"]))
 
         yield progress, note
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from .arrays import check_seed
@@ -35,9 +35,6 @@ class ModelConfig:
     rich_tokens: int = _field(0, "hops of its own each node token carries: X(i), (PX)(i) … (P^r X)(i)")
     label_hops: int = _field(0, "hop tokens 1 … l carry the training labels around, the target's own left out")
     label_embedding: bool = _field(False, "tokens that are training nodes carry their label, never the target")
-    label_guesses: bool = _field(
-        False, "where labels are unknown, both carry what a first training without them predicts"
-    )
     adjacency_rows: bool = _field(False, "each node token carries A(i, :), which nodes it is linked to")
     feature_dropout: float = _field(0.0, "dropout on input features")
     embedding_dropout: float = _field(0.0, "dropout on tokens after their projection")
@@ -63,13 +60,7 @@ class ModelConfig:
                 )
         if self.label_hops > MOST_LABEL_HOPS:
             raise ConfigError(f"model.label_hops is {self.label_hops}; it must be at most {MOST_LABEL_HOPS}")
-        if self.label_guesses and not (self.label_hops or self.label_embedding):
-            raise ConfigError("model.label_guesses is for label_hops or label_embedding: set one of them")
         return self
-
-    def without_labels(self) -> ModelConfig:
-        """The same model with no labels in its tokens: the one whose predictions `label_guesses` takes."""
-        return replace(self, label_hops=0, label_embedding=False, label_guesses=False)
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from .arrays import Array
 from .batches import Inputs
 from .config import Config
 from .connections import Connections
@@ -30,7 +28,7 @@ from .split import Split
 from .storage import digest
 from .store import KINDS, TokenConfig
 from .tokens import make_connections, member_means
-from .training import Best, Examples, Trainer
+from .training import Examples, Trainer
 from .vectors import coarse_clusters
 
 
@@ -61,40 +59,28 @@ class Workbench:
         self, split: Split, config: Config, test: bool = True, on_epoch: Callable[[Trainer], None] | None = None
     ) -> Trial:
         """Train once; the test part is read after training, from the best state, and only if `test`."""
-        start, guesses = time.perf_counter(), None
-        if config.model.label_guesses:
-            first = replace(config, model=config.model.without_labels())
-            guesses = self._fit(split, first, None, np.arange(self.graph.num_nodes))[2]
-        nodes = np.concatenate([split.train, split.test]) if test else np.empty(0, dtype=np.int64)
-        trainer, best, predicted = self._fit(split, config, guesses, nodes, on_epoch)
-        seen_value = test_value = float("nan")
-        if test:
-            cut, labels, task = len(split.train), np.asarray(self.graph.labels), self.graph.task
-            seen_value = measure(trainer.metric, predicted[:cut], labels[split.train], task)
-            test_value = measure(trainer.metric, predicted[cut:], labels[split.test], task)
-        return Trial(seen_value, best.value, test_value, trainer.epoch, best.epoch, time.perf_counter() - start)
-
-    def _fit(
-        self,
-        split: Split,
-        config: Config,
-        guesses: Array | None,
-        nodes: NDArray[np.int64],
-        on_epoch: Callable[[Trainer], None] | None = None,
-    ) -> tuple[Trainer, Best, NDArray[np.float32]]:
-        """One training, and what its best state predicts for some nodes."""
-        inputs = self.inputs(split, config.tokens, config.model, guesses)
-        labels, task = np.asarray(self.graph.labels), self.graph.task
-        scale = target_scale(labels, split.train) if task == "regression" else None
+        start = time.perf_counter()
+        inputs = self.inputs(split, config.tokens, config.model)
+        graph, training = self.graph, config.training
+        labels = np.asarray(graph.labels)
+        scale = target_scale(labels, split.train) if graph.task == "regression" else None
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(config.training.seed)
+            torch.manual_seed(training.seed)
             model = self.model(config).to(self.device)
             seen, judged = (Examples(part, labels[part]) for part in (split.train, split.val))
-            trainer = Trainer(model, inputs, seen, judged, task, config.training, scale)
+            trainer = Trainer(model, inputs, seen, judged, graph.task, training, scale)
             best = trainer.fit(None if on_epoch is None else lambda _: on_epoch(trainer))
+            if not test:
+                nothing = float("nan")
+                return Trial(nothing, best.value, nothing, trainer.epoch, best.epoch, time.perf_counter() - start)
             model.load_state_dict(best.state)
             model.to(self.precision)
-            return trainer, best, probabilities(compute(model, inputs, nodes, trainer.micro_batch), task, scale)
+            nodes = np.concatenate([split.train, split.test])
+            predicted = probabilities(compute(model, inputs, nodes, trainer.micro_batch), graph.task, scale)
+        cut = len(split.train)
+        parts = (predicted[:cut], labels[split.train]), (predicted[cut:], labels[split.test])
+        seen_value, test_value = (measure(trainer.metric, *part, graph.task) for part in parts)
+        return Trial(seen_value, best.value, test_value, trainer.epoch, best.epoch, time.perf_counter() - start)
 
     def model(self, config: Config) -> VCRGraphormer:
         """A model of the right sizes with fresh weights."""
@@ -103,7 +89,7 @@ class Workbench:
         sizes = (graph.num_features, graph.num_classes, tokens.hops, tokens.structure_tokens)
         return VCRGraphormer(config.model, *sizes, num_labels=width, num_nodes=graph.num_nodes)
 
-    def inputs(self, split: Split, tokens: TokenConfig, model: ModelConfig, guesses: Array | None = None) -> Inputs:
+    def inputs(self, split: Split, tokens: TokenConfig, model: ModelConfig) -> Inputs:
         """Batches' source for this split and these settings."""
         content = tokens.check(self.graph, split.train)
         model.check(tokens.hops)
@@ -119,8 +105,7 @@ class Workbench:
             super_rows, own = super_nodes(means, groups[1].assignment, leave_out, self.device)
             ids = following[0]
             following = torch.where(ids >= self.graph.num_nodes, ids + len(means[0]), ids), following[1]
-        labelled = model.label_hops or model.label_embedding
-        known = label_matrix(self.graph, split.train, guesses) if labelled else None
+        known = label_matrix(self.graph, split.train) if model.label_hops or model.label_embedding else None
         around = None
         if known is not None and model.label_hops:
             parts = label_hops(self.graph, known, model.label_hops, tokens.self_loops)
