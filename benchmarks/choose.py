@@ -27,7 +27,6 @@ FIRST_SEED = 200  # far from those of the search
 LEFT_OUT = {
     "partitioner",
     "tolerance",
-    "content",
     "content_clusters",
     "leave_own_label_out",
     "score_type",

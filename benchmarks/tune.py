@@ -40,6 +40,7 @@ def propose(trial: optuna.Trial, graph: vcr.Graph) -> vcr.Config:
         clusters=trial.suggest_categorical("clusters", [10, 20, 50] if nodes > 1000 else [10]),
         structure_tokens=trial.suggest_categorical("structure_tokens", [0, 4, 8, 16]),
         content_tokens=trial.suggest_categorical("content_tokens", [0, 4, 8, 16]),
+        content=trial.suggest_categorical("content", ["auto", "links"]),
         restart=trial.suggest_categorical("restart", [0.05, 0.15, 0.5]),
     )
     model = vcr.ModelConfig(
@@ -81,7 +82,7 @@ def guesses(graph: vcr.Graph) -> list[dict[str, Any]]:
     base |= {"hidden_channels": 256, "layers": 1, "dropout": 0.3, "attention_dropout": 0.1, "readout": "attention"}
     base |= {"kind_embedding": True, "rich_tokens": 2, "label_hops": 2, "label_embedding": False}
     base |= {"adjacency_rows": False, "feature_dropout": 0.5, "token_dropout": 0.0, "epochs": 120}
-    base |= {"embedding_dropout": 0.0, "restart": 0.15}
+    base |= {"embedding_dropout": 0.0, "restart": 0.15, "content": "auto"}
     base |= {
         "batch_size": (1000 if graph.num_nodes > 20_000 else 500) if graph.num_nodes > 1000 else 64,
         "learning_rate": 1e-3,
@@ -187,7 +188,9 @@ def main() -> None:
     names = sorted(first[0])
     earlier = best_so_far(arguments.out, graph.name, graph.directed, names)
     # Another seed is for a second process beside the first: it need not start with the same trials.
-    starts = [pick(asdict(preset), names), *([] if arguments.seed else [*earlier, *first])]
+    known = pick(asdict(preset), names)
+    alike = known | {"content": "links", "content_tokens": known["content_tokens"] or 4, "label_embedding": True}
+    starts = [known, alike, *([] if arguments.seed else [*earlier, *first])]
     for settings in starts:
         study.enqueue_trial(settings, skip_if_exists=True)
     search = Search(graph, bench, splits, arguments.out, end)

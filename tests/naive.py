@@ -239,3 +239,15 @@ def join_neighbours(graph: Graph, largest: int, passes: int) -> list[int]:
         if moved * 200 < graph.num_nodes:
             break
     return label
+
+
+def likeness(graph: Graph, source: int, most: int) -> list[float]:
+    """Cosine of the source's row of the adjacency matrix with all rows; columns of more than `most` entries are out."""
+    rows = [dict[int, float]() for _ in range(graph.num_nodes)]
+    for place, (u, v) in enumerate(arcs(graph)):
+        rows[u][v] = 1.0 if graph.weights is None else float(graph.weights[place])
+    linked = [sum(w in row for row in rows) for w in range(graph.num_nodes)]
+    rows = [{w: weight for w, weight in row.items() if linked[w] <= most} for row in rows]
+    lengths = [math.sqrt(sum(weight**2 for weight in row.values())) for row in rows]
+    common = [sum(weight * rows[source].get(w, 0.0) for w, weight in row.items()) for row in rows]
+    return [found and found / (lengths[source] * length) for found, length in zip(common, lengths, strict=True)]

@@ -34,11 +34,11 @@ class Ranking:
     ids : int32 [m, k]
         Node ids; -1 where fewer than k nodes can be reached. n + s is super node s, where these are kept.
     scores : float32 [m, k]
-        Their PageRank scores; 0 for padding.
+        Their PageRank scores, or how much alike their links are; 0 for padding.
     sources : int64 [m]
         Whose row is whose.
     visits : int
-        Edges touched by all pushes together, those for the vectors not counted.
+        Edges touched for all sources together, those touched while preparing not counted.
     """
 
     ids: NDArray[np.int32]
@@ -168,8 +168,7 @@ class Ranker:
         threads: int | None = None,
     ) -> Ranking:
         """Rank some sources (default all); parameters as in `rank`."""
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-            raise ConfigError(f"k is {k!r}; it must be a whole number of at least 1")
+        check_length(k)
         check_tolerance(tolerance)
         vectors, num_nodes = self.vectors, len(self.vectors.total)
         nodes = np.arange(num_nodes) if sources is None else check_sources(sources, num_nodes)
@@ -232,6 +231,12 @@ def _entry_after(vectors: Vectors, k: int) -> NDArray[np.float32]:
     long = np.diff(vectors.ptr) > k
     kth[long] = vectors.values[vectors.ptr[:-1][long] + k]
     return kth
+
+
+def check_length(k: Any) -> None:
+    """Refuse a length of lists that is none."""
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise ConfigError(f"k is {k!r}; it must be a whole number of at least 1")
 
 
 def default_threads(threads: int | None) -> int:

@@ -25,6 +25,8 @@ VECTORS_PER_NODE = 330
 THREAD_PER_NODE = 40
 WEIGHTS_PER_ARC = 12
 RANKER_PER_NODE = 230
+LIKENESS_PER_NODE = 12
+LIKENESS_PER_ARC = 24  # where arcs have a direction and are turned around
 HOPS_PER_NODE = 16
 HOPS_PER_ARC = 8  # where features are sparse
 
@@ -65,7 +67,11 @@ def needed_memory(graph: Graph, config: TokenConfig, threads: int) -> dict[str, 
     """Bytes by stage, about: what is needed beyond the graph, whose own files can be read again."""
     nodes, arcs = graph.num_nodes, graph.num_arcs
     found = {}
-    if config.structure_tokens or config.content_tokens:
+    by_links = config.content_tokens > 0 and config.content == "links"
+    if by_links:
+        found["likeness of links"] = LIKENESS_PER_NODE * (1 + threads) * nodes
+        found["likeness of links"] += LIKENESS_PER_ARC * arcs if graph.directed else 0
+    if config.structure_tokens or (config.content_tokens and not by_links):
         by_metis = config.partitioner == "metis"
         found["clusters"] = METIS_PER_ARC * arcs if by_metis else PARTITION_PER_NODE * nodes
         found["rankings"] = (VECTORS_PER_NODE + THREAD_PER_NODE * threads) * nodes
@@ -116,7 +122,7 @@ def check_resources(graph: Graph, config: TokenConfig, threads: int, folder: Pat
         ways = ["a machine with more"]
         if stage == "clusters" and config.partitioner == "metis":
             ways.insert(0, "tokens.partitioner=propagation")
-        elif stage == "rankings" and threads > 1:
+        elif stage in ("rankings", "likeness of links") and threads > 1:
             ways.insert(0, "fewer threads")
         raise StoreError(
             f"the {stage} of {graph.num_nodes:,} nodes and {graph.num_arcs:,} arcs need about "

@@ -15,6 +15,7 @@ import numpy as np
 from . import __version__
 from .errors import ClusterError, StoreError, VCRError
 from .graph import Graph
+from .likeness import LinkRanker
 from .pagerank import Ranker
 from .split import read_npz
 from .storage import replace_file
@@ -50,6 +51,8 @@ class SavedRanker:
 
     Attributes
     ----------
+    by_links
+        Whether it is a `LinkRanker`.
     version
         Of this package: the bits of a ranking are those of one version.
     attempt
@@ -58,10 +61,11 @@ class SavedRanker:
 
     graph: Path
     folder: Path
+    by_links: bool = False
     version: str = __version__
     attempt: str = field(default_factory=lambda: secrets.token_hex(8))
 
-    def open(self) -> Ranker:
+    def open(self) -> Ranker | LinkRanker:
         """Map graph and vectors into memory; refused by another version of this package.
 
         Opened anew for every shard: 5 ms of the 110 that a shard takes (50,000 nodes), and a file that is gone or cut
@@ -78,10 +82,10 @@ class SavedRanker:
                     f"the worker on {socket.gethostname()} does not see {folder}: graph and store must lie on a "
                     f"filesystem that all machines share, under the same path"
                 )
-        return Ranker.open(self.folder, Graph.open(self.graph))
+        return (LinkRanker if self.by_links else Ranker).open(self.folder, Graph.open(self.graph))
 
 
-def rank_shard(shard: Shard, ranker: Ranker | SavedRanker) -> int:
+def rank_shard(shard: Shard, ranker: Ranker | LinkRanker | SavedRanker) -> int:
     """Rank one shard and write its file, whole or not at all; returns the edge visits.
 
     It may run twice at a time, as when a machine was given up too early: the bytes are the same, the last one stays.
@@ -89,7 +93,10 @@ def rank_shard(shard: Shard, ranker: Ranker | SavedRanker) -> int:
     if isinstance(ranker, SavedRanker):
         ranker = ranker.open()
     sources = np.arange(shard.start, shard.stop)
-    ranking = ranker.rank(sources, shard.tokens, shard.tolerance, shard.leave_out, shard.keep_super, threads=1)
+    if isinstance(ranker, LinkRanker):
+        ranking = ranker.rank(sources, shard.tokens, threads=1)
+    else:
+        ranking = ranker.rank(sources, shard.tokens, shard.tolerance, shard.leave_out, shard.keep_super, threads=1)
     if not shard.file.parent.is_dir():  # writing would make it: in a store that others have finished meanwhile
         raise StoreError(f"{shard.file.parent} is gone: the job was ended or deleted by another process")
     with replace_file(shard.file) as temporary, temporary.open("wb") as handle:
@@ -98,7 +105,7 @@ def rank_shard(shard: Shard, ranker: Ranker | SavedRanker) -> int:
 
 
 def rank_shards(
-    executor: Executor, shards: Sequence[Shard], ranker: Ranker | SavedRanker, before: int = 0
+    executor: Executor, shards: Sequence[Shard], ranker: Ranker | LinkRanker | SavedRanker, before: int = 0
 ) -> Generator[int, None, None]:
     """Yield the edge visits of each shard, in the order in which they are finished.
 

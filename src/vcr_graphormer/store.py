@@ -44,7 +44,8 @@ class TokenConfig:
         default=TOLERANCE, metadata={"help": "of the ranking, relative to the k-th score: smaller is closer and slower"}
     )
     content: str = field(
-        default="auto", metadata={"help": "super nodes of content: training 'labels', 'features' (k-means), or auto"}
+        default="auto",
+        metadata={"help": "super nodes of training 'labels' or 'features' (k-means), auto, or none: alike in 'links'"},
     )
     content_clusters: int = field(default=10, metadata={"help": "k-means clusters where content is 'features' (ŝ)"})
     leave_own_label_out: bool = field(
@@ -58,7 +59,7 @@ class TokenConfig:
     seed: int = field(default=0, metadata={"help": "seed of METIS and k-means"})
 
     def check(self, graph: Graph, train: NDArray[np.int64] | None) -> str:
-        """Refuse what cannot be done with this graph; returns the kind of content in use: labels or features."""
+        """Refuse what cannot be done with this graph; returns the kind of content in use: labels, features or links."""
         for name in ("structure_tokens", "content_tokens"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -69,7 +70,7 @@ class TokenConfig:
         check_seed(self.seed)
         choices = {
             "partitioner": PARTITIONERS,
-            "content": ("auto", "labels", "features"),
+            "content": ("auto", "labels", "features", "links"),
             "super_tokens": ("drop", "mean"),
             "score_type": ("float32", "float16"),
         }
@@ -97,6 +98,8 @@ class TokenConfig:
         return content
 
     def _kind_of_content(self, graph: Graph, train: Any) -> str:
+        if self.content == "links":
+            return "links"
         labelled = graph.labels is not None and graph.task == "classification"
         if self.content == "features" or (self.content == "auto" and not (labelled and train is not None)):
             if self.content_tokens and graph.features is None:

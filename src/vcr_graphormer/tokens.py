@@ -28,6 +28,7 @@ from .connections import (
 from .graph import Graph
 from .hops import Step, propagate
 from .job import JobFolder
+from .likeness import LinkRanker
 from .measure import Stages
 from .pagerank import Ranker, default_threads
 from .resources import check_resources
@@ -204,23 +205,28 @@ class _Job:
         job = digest(np.array([f"{name}={value}" for name, value in sorted(self.work.identity.items())]))[:8]
         return [Shard(self.work.parts.absolute() / f"{kind}-{a}-{b}-{job}.npz", a, b, *how) for a, b in ranges]
 
-    def _prepare(self, kind: str, connections: Connections) -> Ranker | SavedRanker:
+    def _prepare(self, kind: str, connections: Connections) -> Ranker | LinkRanker | SavedRanker:
         """The ranker in memory, or saved where workers find it; one saved before an interruption serves again."""
         folder = self.work.parts.absolute() / f"{kind}-ranker"
-        saved = is_intact(folder)
+        saved, by_links = is_intact(folder), kind == "content" and self.content == "links"
+        ranker: Ranker | LinkRanker
         if not saved:
-            coarse = self.coarse
+            coarse = None if by_links else self.coarse
             with self.stages.measure(f"{kind} vectors") as row:
                 self.progress(f"{kind} vectors", 0, 1)
-                ranker = Ranker.prepare(self.graph, connections, self.config.restart, coarse, threads=self.threads)
+                if by_links:
+                    ranker = LinkRanker.prepare(self.graph)
+                else:
+                    restart, threads = self.config.restart, self.threads
+                    ranker = Ranker.prepare(self.graph, connections, restart, coarse, threads=threads)
                 row["visits"] = ranker.visits
                 if self.by_path:
                     shutil.rmtree(folder, ignore_errors=True)  # damaged
                     ranker.save(folder, self.graph)
                 self.progress(f"{kind} vectors", 1, 1)
         if self.by_path:
-            return SavedRanker(self._graph_folder(), folder)
-        return Ranker.open(folder, self.graph) if saved else ranker
+            return SavedRanker(self._graph_folder(), folder, by_links)
+        return (LinkRanker if by_links else Ranker).open(folder, self.graph) if saved else ranker
 
     def _graph_folder(self) -> Path:
         """Where workers find the graph; features and labels are none of their business."""
@@ -232,7 +238,9 @@ class _Job:
             replace(self.graph, features=None, labels=None, names=None, class_names=None).save(folder)
         return folder
 
-    def _rank_shards(self, stage: str, missing: list[Shard], total: int, ranker: Ranker | SavedRanker) -> None:
+    def _rank_shards(
+        self, stage: str, missing: list[Shard], total: int, ranker: Ranker | LinkRanker | SavedRanker
+    ) -> None:
         done = total - len(missing)
         pool = ThreadPoolExecutor(self.threads) if self.executor is None else nullcontext(self.executor)
         with (
@@ -298,6 +306,8 @@ def make_connections(
         return no_connections(graph.num_nodes)
     if kind == "structure":
         return structure_connections(graph, config.clusters, config.seed, partitioner=config.partitioner)
+    if content == "links":
+        return no_connections(graph.num_nodes)
     if content == "labels":
         return content_connections(graph.labels, train)
     return feature_connections(graph.features, config.content_clusters, config.seed)

@@ -19,10 +19,11 @@ from .hops import Step, join_blocks, propagate
 from .inference import choose_precision, compute
 from .inputs import adjacency_rows, residence, super_nodes, to_matrix
 from .labels import label_hops, label_matrix, label_width, target_scale
+from .likeness import LinkRanker
 from .matrices import Matrix
 from .metrics import measure, probabilities
 from .model import VCRGraphormer
-from .pagerank import Ranker
+from .pagerank import Ranker, Ranking
 from .settings import ModelConfig
 from .split import Split
 from .storage import digest
@@ -176,6 +177,8 @@ class Workbench:
             count = tokens.content_tokens
 
         def make() -> tuple[Tensor, Tensor]:
+            if kind == "content" and content == "links" and count:
+                return self._tensors(LinkRanker.prepare(self.graph).rank(None, count), tokens)
             return self._rank(self._groups(kind, split, tokens, content), count, tokens, leave_out)
 
         found: tuple[Tensor, Tensor] = self._once(key, make)
@@ -195,6 +198,8 @@ class Workbench:
         )
         ranker = Ranker.prepare(self.graph, connections, tokens.restart, coarse)
         keep_super = tokens.super_tokens == "mean"
-        found = ranker.rank(np.arange(nodes), count, tokens.tolerance, leave_out, keep_super)
+        return self._tensors(ranker.rank(np.arange(nodes), count, tokens.tolerance, leave_out, keep_super), tokens)
+
+    def _tensors(self, found: Ranking, tokens: TokenConfig) -> tuple[Tensor, Tensor]:
         scores = found.scores.astype(tokens.score_type)
         return torch.from_numpy(found.ids).to(self.device), torch.from_numpy(scores).to(self.device)

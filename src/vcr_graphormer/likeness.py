@@ -1,0 +1,190 @@
+"""Nodes that link alike: the cosine of their rows of the adjacency matrix. Content that needs no features or labels."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import StoreError
+from .graph import Graph
+from .heap import offer, unload
+from .pagerank import Ranking, check_length, default_threads
+from .push import Arcs, jit
+from .storage import open_folder, write_folder
+from .walks import check_sources
+
+# A node that so many link to says little about who is alike, and looking at all pairs of them costs its square.
+MOST_LINKS = 4096
+FORMAT_VERSION = 1
+KIND = "likeness"
+
+
+@dataclass(frozen=True, eq=False)
+class LinkRanker:
+    """A graph made ready to find, for any node, those whose links are most like its own.
+
+    The likeness of u and v is Σ A(u, w) A(v, w) / (|A(u, :)| |A(v, :)|) over the nodes w that at most `MOST_LINKS` link
+    to: 1 where both link to the same nodes. In a directed graph links are those that leave a node.
+
+    Attributes
+    ----------
+    links, back : Arcs
+        Whom each node links to, and who links to it; the same where edges have no direction.
+    lengths : float64 [n]
+        |A(u, :)|.
+    """
+
+    links: Arcs
+    back: Arcs
+    lengths: NDArray[np.float64]
+
+    @classmethod
+    def prepare(cls, graph: Graph) -> LinkRanker:
+        """Turn the arcs around, where they have a direction, and measure the rows."""
+        links = _arcs(graph)
+        back = _turned(links) if graph.directed else links
+        return cls(links, back, _lengths(*links, back.indptr, MOST_LINKS))
+
+    @property
+    def visits(self) -> int:
+        """Arcs looked at while preparing."""
+        return len(self.links.indices)
+
+    def save(self, path: str | Path, graph: Graph) -> Path:
+        """Write what was prepared, the arcs of the graph left out, as a folder of memory-mapped arrays."""
+        arrays = {"lengths": self.lengths}
+        if graph.directed:
+            arrays |= {f"back_{name}": part for name, part in self.back._asdict().items()}
+        meta = {"graph adjacency": graph.fingerprints["adjacency"]}
+        return write_folder(path, KIND, FORMAT_VERSION, arrays, meta, overwrite=False)
+
+    @classmethod
+    def open(cls, path: str | Path, graph: Graph) -> LinkRanker:
+        """Open what `save` wrote, with the graph it was prepared for."""
+        meta, arrays = open_folder(path, KIND, FORMAT_VERSION, "c")
+        if meta.get("graph adjacency") != graph.fingerprints["adjacency"]:
+            raise StoreError(f"{path} was prepared for another graph than {graph.folder or graph.name}")
+        wanted = {"lengths", *(f"back_{name}" for name in Arcs._fields if graph.directed)}
+        if missing := wanted - arrays.keys():
+            raise StoreError(f"{path} is damaged: its manifest lacks {', '.join(sorted(missing))}")
+        links = back = _arcs(graph)
+        if graph.directed:
+            back = Arcs(*(np.asarray(arrays[f"back_{name}"]) for name in Arcs._fields))
+        return cls(links, back, np.asarray(arrays["lengths"]))
+
+    def rank(self, sources: Any = None, k: int = 20, threads: int | None = None) -> Ranking:
+        """The k nodes most like each source (default: all nodes), the source itself left out.
+
+        >>> pages = Graph.from_edges([[0, 0, 1, 1, 2], [3, 4, 3, 4, 4]], directed=True)
+        >>> found = LinkRanker.prepare(pages).rank([0], k=3)
+        >>> found.ids.tolist(), found.scores.round(3).tolist()
+        ([[1, 2, -1]], [[1.0, 0.707, 0.0]])
+        """
+        check_length(k)
+        num_nodes = len(self.lengths)
+        nodes = np.arange(num_nodes) if sources is None else check_sources(sources, num_nodes)
+        ids, scores = np.full((len(nodes), k), -1, dtype=np.int32), np.zeros((len(nodes), k))
+
+        def work(rows: NDArray[np.int64]) -> int:
+            if not len(rows):
+                return 0
+            part = slice(int(rows[0]), int(rows[-1]) + 1)
+            products, touched = np.zeros(num_nodes), np.empty(num_nodes, dtype=np.int32)
+            return int(
+                _rank(
+                    nodes[part],
+                    *self.links,
+                    *self.back,
+                    self.lengths,
+                    MOST_LINKS,
+                    products,
+                    touched,
+                    ids[part],
+                    scores[part],
+                )
+            )
+
+        count = default_threads(threads)
+        with ThreadPoolExecutor(count) as pool:
+            visits = sum(pool.map(work, np.array_split(np.arange(len(nodes)), count)))
+        return Ranking(ids, scores.astype(np.float32), nodes, visits)
+
+
+def _arcs(graph: Graph) -> Arcs:
+    weights = np.empty(0, dtype=np.float32) if graph.weights is None else np.ascontiguousarray(graph.weights)
+    return Arcs(np.ascontiguousarray(graph.indptr), np.ascontiguousarray(graph.indices).view(np.uint32), weights)
+
+
+def _turned(links: Arcs) -> Arcs:
+    """Every arc the other way round."""
+    sizes = np.bincount(links.indices, minlength=len(links.indptr) - 1)
+    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    order = np.argsort(links.indices, kind="stable")
+    starts = np.repeat(np.arange(len(sizes), dtype=np.uint32), np.diff(links.indptr))
+    return Arcs(indptr, starts[order], links.weights[order] if len(links.weights) else links.weights)
+
+
+@jit
+def _lengths(indptr, indices, weights, back_indptr, most):
+    lengths = np.zeros(len(indptr) - 1)
+    for u in range(len(lengths)):
+        for e in range(indptr[u], indptr[u + 1]):
+            w = indices[e]
+            if back_indptr[w + 1] - back_indptr[w] <= most:
+                weight = weights[e] if len(weights) else 1.0
+                lengths[u] += weight * weight
+        lengths[u] = np.sqrt(lengths[u])
+    return lengths
+
+
+@jit
+def _rank(
+    sources,
+    indptr,
+    indices,
+    weights,
+    back_indptr,
+    back_indices,
+    back_weights,
+    lengths,
+    most,
+    products,  # float64 [n], zero before and after
+    touched,  # int32 [n], working memory
+    ids,
+    scores,
+):
+    """Fill a row of ids and scores for each source; returns the arcs looked at."""
+    visits = 0
+    k = ids.shape[1]
+    score, node = np.empty(k), np.empty(k, dtype=np.int32)
+    for row in range(len(sources)):
+        u = sources[row]
+        count = 0
+        for e in range(indptr[u], indptr[u + 1]):
+            w = indices[e]
+            start, stop = back_indptr[w], back_indptr[w + 1]
+            if stop - start > most:
+                continue
+            visits += stop - start
+            weight = weights[e] if len(weights) else 1.0
+            for f in range(start, stop):
+                v = back_indices[f]
+                if products[v] == 0.0:
+                    touched[count] = v
+                    count += 1
+                products[v] += weight * (back_weights[f] if len(back_weights) else 1.0)
+        size = 0
+        for i in range(count):
+            v = touched[i]
+            if v != u:
+                # The largest possible is 1, which rounding may exceed by an ulp.
+                likeness = min(1.0, products[v] / (lengths[u] * lengths[v]))
+                size = offer(score, node, size, likeness, v)
+            products[v] = 0.0
+        unload(score, node, size, ids[row], scores[row])
+    return visits
