@@ -81,13 +81,14 @@ def neighbours(structure: int, content: int) -> dict[str, int]:
 
 EXTENSIONS: tuple[str, ...] = (
     "kind_embedding",
+    "rank_embedding",
     "rich_tokens",
     "label_hops",
     "label_embedding",
     "adjacency_rows",
     "feature_dropout",
 )
-EXTENSIONS += ("embedding_dropout", "token_dropout", "average", "self_loops", "label_smoothing")
+EXTENSIONS += ("embedding_dropout", "token_dropout", "average", "self_loops", "label_smoothing", "content")
 STUDIES = {
     "tokens": Study(
         "RQ1, RQ2: what are structure-aware and content-aware neighbours worth?",

@@ -51,6 +51,7 @@ def propose(trial: optuna.Trial, graph: vcr.Graph) -> vcr.Config:
         attention_dropout=trial.suggest_float("attention_dropout", 0.0, 0.5, step=0.1),
         readout=trial.suggest_categorical("readout", ["attention", "mean", "target"]),
         kind_embedding=trial.suggest_categorical("kind_embedding", [False, True]),
+        rank_embedding=trial.suggest_categorical("rank_embedding", [False, True]),
         rich_tokens=min(trial.suggest_int("rich_tokens", 0, 2), tokens.hops),
         label_hops=min(trial.suggest_int("label_hops", 0, 2), tokens.hops),
         label_embedding=trial.suggest_categorical("label_embedding", [False, True]),
@@ -80,7 +81,13 @@ def guesses(graph: vcr.Graph) -> list[dict[str, Any]]:
     """Where the search starts: what the first probes on other splits found to matter, and two departures from it."""
     base: dict[str, Any] = {"hops": 3, "self_loops": False, "clusters": 10, "structure_tokens": 8, "content_tokens": 8}
     base |= {"hidden_channels": 256, "layers": 1, "dropout": 0.3, "attention_dropout": 0.1, "readout": "attention"}
-    base |= {"kind_embedding": True, "rich_tokens": 2, "label_hops": 2, "label_embedding": False}
+    base |= {
+        "kind_embedding": True,
+        "rank_embedding": False,
+        "rich_tokens": 2,
+        "label_hops": 2,
+        "label_embedding": False,
+    }
     base |= {"adjacency_rows": False, "feature_dropout": 0.5, "token_dropout": 0.0, "epochs": 120}
     base |= {"embedding_dropout": 0.0, "restart": 0.15, "content": "auto"}
     base |= {
@@ -189,7 +196,8 @@ def main() -> None:
     earlier = best_so_far(arguments.out, graph.name, graph.directed, names)
     # Another seed is for a second process beside the first: it need not start with the same trials.
     known = pick(asdict(preset), names)
-    alike = known | {"content": "links", "content_tokens": known["content_tokens"] or 4, "label_embedding": True}
+    alike = known | {"content": "links", "content_tokens": known["content_tokens"] or 4}
+    alike |= {"label_embedding": True, "rank_embedding": True}
     starts = [known, alike, *([] if arguments.seed else [*earlier, *first])]
     for settings in starts:
         study.enqueue_trial(settings, skip_if_exists=True)

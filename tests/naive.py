@@ -135,7 +135,7 @@ def transformer(model: Any, inputs: Any, node: int) -> Any:
     state = {name: tensor.double().numpy() for name, tensor in model.state_dict().items()}
     features = inputs.features.double().numpy()
     hops = len(inputs.hops)
-    tokens, kinds = [np.append(features[node], 1.0)], [0]
+    tokens, kinds, ranks = [np.append(features[node], 1.0)], [0], [-1] * (1 + hops)
     for hop in range(1, hops + 1):
         share = (hops - hop + 1) / sum(range(1, hops + 1))
         tokens.append(np.append(inputs.hops[hop - 1][node].double().numpy(), share))
@@ -144,10 +144,15 @@ def transformer(model: Any, inputs: Any, node: int) -> Any:
         if other >= 0:
             tokens.append(np.append(features[other], float(score)))
             kinds.append(hops + 1 if place < inputs.structure_tokens else hops + 2)
+            ranks.append(place)
     weight = np.vstack([state["feature_weights.0"], state["score_weight"]])
     current = [token @ weight + state["bias"] for token in tokens]
     if "kinds" in state:
         current = [vector + state["kinds"][kind] for vector, kind in zip(current, kinds, strict=True)]
+    if "ranks" in state:
+        current = [
+            vector + state["ranks"][rank] if rank >= 0 else vector for vector, rank in zip(current, ranks, strict=True)
+        ]
     for number in range(len(model.layers)):
         own = {name.removeprefix(f"layers.{number}."): value for name, value in state.items()}
         current = _encoder_layer(current, own, model.config.heads)

@@ -41,7 +41,7 @@ def make_inputs(seed: int = 0, sparse: bool = False, padded: bool = True, **keyw
 
 def make_model(config: ModelConfig = SMALL, labels: int = 0) -> VCRGraphormer:
     torch.manual_seed(1)
-    model = VCRGraphormer(config, FEATURES, 4, HOPS, STRUCTURE, labels)
+    model = VCRGraphormer(config, FEATURES, 4, HOPS, STRUCTURE, labels, content_tokens=CONTENT)
     with torch.no_grad():  # norms that do something
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
@@ -49,10 +49,10 @@ def make_model(config: ModelConfig = SMALL, labels: int = 0) -> VCRGraphormer:
 
 
 @pytest.mark.parametrize("readout", READOUTS)
-@pytest.mark.parametrize("kinds", [False, True])
-def test_equals_a_loop_over_the_papers_equations(readout: str, kinds: bool) -> None:
+@pytest.mark.parametrize(("kinds", "ranks"), [(False, False), (True, False), (True, True)])
+def test_equals_a_loop_over_the_papers_equations(readout: str, kinds: bool, ranks: bool) -> None:
     inputs = make_inputs()
-    model = make_model(replace(SMALL, readout=readout, kind_embedding=kinds))
+    model = make_model(replace(SMALL, readout=readout, kind_embedding=kinds, rank_embedding=ranks))
     logits = model(inputs.batch(torch.arange(NODES)))
     for node in range(NODES):
         expected = naive.transformer(model, inputs, node)

@@ -23,7 +23,7 @@ def test_defaults_pass_and_are_the_papers() -> None:
     assert training.check() is training
     assert (model.readout, model.kind_embedding, model.rich_tokens, model.label_hops) == ("attention", False, 0, 0)
     assert (model.label_embedding, model.feature_dropout, model.token_dropout) == (False, 0.0, 0.0)
-    assert model.embedding_dropout == 0.0
+    assert (model.embedding_dropout, model.rank_embedding) == (0.0, False)
     assert (training.label_smoothing, training.average, training.metric) == (0.0, 0.0, "auto")
 
 

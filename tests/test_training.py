@@ -61,7 +61,7 @@ def make_trainer(
     labels = np.asarray(graph.labels)
     inputs = inputs or make_inputs(graph, store, model, split.train, torch.device("cpu"))
     torch.manual_seed(training.seed)
-    made = VCRGraphormer(model, graph.num_features, graph.num_classes, 2, 4, graph.num_classes, 160)
+    made = VCRGraphormer(model, graph.num_features, graph.num_classes, 2, 4, graph.num_classes, 160, 4)
     train, val = (Examples(part, labels[part]) for part in (split.train, split.val))
     return Trainer(made, inputs, train, val, "classification", training, folder=folder)
 
@@ -274,6 +274,7 @@ CHANGES: dict[str, Any] = {
     "attention_dropout": 0.3,
     "readout": "mean",
     "kind_embedding": True,
+    "rank_embedding": True,
     "rich_tokens": 2,
     "label_hops": 2,
     "label_embedding": True,

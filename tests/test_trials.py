@@ -23,7 +23,7 @@ CHANGES: list[dict[str, Any]] = [
     {},
     {"tokens": {"super_tokens": "mean"}},
     {"tokens": {"content": "features", "content_clusters": 3}},
-    {"tokens": {"content": "links"}},
+    {"tokens": {"content": "links"}, "model": {"rank_embedding": True}},
     {"tokens": {"content_tokens": 0, "hops": 1, "self_loops": True}},
     {"model": {"rich_tokens": 2, "label_hops": 2, "label_embedding": True, "adjacency_rows": True}},
 ]

@@ -86,6 +86,8 @@ class VCRGraphormer(nn.Module):
         Width of the label rows, for label hops and label embedding.
     num_nodes
         Nodes of the graph, for adjacency rows.
+    content_tokens
+        How many content-aware neighbours there are, for the rank embedding.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class VCRGraphormer(nn.Module):
         structure_tokens: int,
         num_labels: int = 0,
         num_nodes: int = 0,
+        content_tokens: int = 0,
     ) -> None:
         super().__init__()
         self.config = config.check(num_hops)
@@ -110,6 +113,8 @@ class VCRGraphormer(nn.Module):
         self.score_weight = nn.Parameter(torch.empty(width).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(width).uniform_(-bound, bound))
         self.kinds = nn.Parameter(torch.randn(num_hops + 3, width) * 0.02) if config.kind_embedding else None
+        ranks = structure_tokens + content_tokens
+        self.ranks = nn.Parameter(torch.randn(ranks, width) * 0.02) if config.rank_embedding else None
         self.label_hop_weight = self._label_weight(num_labels) if config.label_hops else None
         self.label_weight = self._label_weight(num_labels) if config.label_embedding else None
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
@@ -167,6 +172,8 @@ class VCRGraphormer(nn.Module):
         tokens = torch.addcmul(tokens, batch.scores.to(tokens.dtype)[..., None], self.score_weight)
         if self.kinds is not None:
             tokens = tokens + F.embedding(self._kinds(tokens.shape[1], tokens.device), self.kinds)
+        if self.ranks is not None:
+            tokens = tokens + F.pad(self.ranks, (0, 0, 1 + self.num_hops, 0))
         if self.label_hop_weight is not None and batch.label_hops is not None:
             around = batch.label_hops.to(tokens.dtype) @ self.label_hop_weight
             # Hop tokens follow the node itself.

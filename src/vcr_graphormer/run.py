@@ -28,7 +28,7 @@ from .predictions import Predictions, find_node, find_nodes
 from .rewiring import Transfer, mass_transfer, stored_connections
 from .split import PARTS, Split
 from .storage import read_json
-from .store import TokenStore
+from .store import KINDS, TokenStore
 
 RUN_FILE = "run.json"
 RUN_VERSION = 1
@@ -163,9 +163,9 @@ class Run:
 
     def new_model(self) -> VCRGraphormer:
         """A model of this run's sizes with fresh weights."""
-        structure = int(self.store.ids("structure").shape[1])
         sizes = {name: self.about[name] for name in SIZES}
-        return VCRGraphormer(self.config.model, num_hops=self.store.num_hops, structure_tokens=structure, **sizes)
+        sizes |= {f"{kind}_tokens": int(self.store.ids(kind).shape[1]) for kind in KINDS}
+        return VCRGraphormer(self.config.model, num_hops=self.store.num_hops, **sizes)
 
     @cached_property
     def model(self) -> VCRGraphormer:

@@ -32,6 +32,7 @@ class ModelConfig:
     attention_dropout: float = _field(0.1, "dropout on attention weights")
     readout: str = _field("attention", "attention (target token plus weighted others), mean, sum or target")
     kind_embedding: bool = _field(False, "learn a vector per kind of token: self, hop l, structure, content")
+    rank_embedding: bool = _field(False, "learn a vector per rank in either list of neighbours")
     rich_tokens: int = _field(0, "hops of its own each node token carries: X(i), (PX)(i) … (P^r X)(i)")
     label_hops: int = _field(0, "hop tokens 1 … l carry the training labels around, the target's own left out")
     label_embedding: bool = _field(False, "tokens that are training nodes carry their label, never the target")

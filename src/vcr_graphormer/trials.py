@@ -88,7 +88,7 @@ class Workbench:
         graph, tokens = self.graph, config.tokens
         width = label_width(graph)
         sizes = (graph.num_features, graph.num_classes, tokens.hops, tokens.structure_tokens)
-        return VCRGraphormer(config.model, *sizes, num_labels=width, num_nodes=graph.num_nodes)
+        return VCRGraphormer(config.model, *sizes, width, graph.num_nodes, tokens.content_tokens)
 
     def inputs(self, split: Split, tokens: TokenConfig, model: ModelConfig) -> Inputs:
         """Batches' source for this split and these settings."""
