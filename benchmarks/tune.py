@@ -43,6 +43,7 @@ def propose(trial: optuna.Trial, graph: vcr.Graph) -> vcr.Config:
         content=trial.suggest_categorical("content", ["auto", "links"]),
         restart=trial.suggest_categorical("restart", [0.05, 0.15, 0.5]),
     )
+    ranked = tokens.structure_tokens + tokens.content_tokens > 0
     model = vcr.ModelConfig(
         hidden_channels=trial.suggest_categorical("hidden_channels", [64, 128, 256, 512]),
         heads=8,
@@ -51,7 +52,7 @@ def propose(trial: optuna.Trial, graph: vcr.Graph) -> vcr.Config:
         attention_dropout=trial.suggest_float("attention_dropout", 0.0, 0.5, step=0.1),
         readout=trial.suggest_categorical("readout", ["attention", "mean", "target"]),
         kind_embedding=trial.suggest_categorical("kind_embedding", [False, True]),
-        rank_embedding=trial.suggest_categorical("rank_embedding", [False, True]),
+        rank_embedding=trial.suggest_categorical("rank_embedding", [False, True]) and ranked,
         rich_tokens=min(trial.suggest_int("rich_tokens", 0, 2), tokens.hops),
         label_hops=min(trial.suggest_int("label_hops", 0, 2), tokens.hops),
         label_embedding=trial.suggest_categorical("label_embedding", [False, True]),

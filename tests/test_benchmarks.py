@@ -15,6 +15,7 @@ import torch
 
 import vcr_graphormer as vcr
 from vcr_graphormer.accuracy import variant_config
+from vcr_graphormer.likeness import LinkRanker
 from vcr_graphormer.trials import Workbench
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
@@ -64,7 +65,7 @@ def test_each_half_is_judged_at_the_epoch_the_other_half_chose(
     assert tune.crossed_accuracy(bench, split, CONFIG) == pytest.approx(np.mean(values))
 
 
-@pytest.mark.parametrize(("name", "examples"), [("yardsticks", 2), ("balanced", 2), ("common", 1)])
+@pytest.mark.parametrize(("name", "examples"), [("yardsticks", 2), ("balanced", 2), ("common", 1), ("nearest", 2)])
 def test_examples(name: str, examples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert doctest.testmod(load(name, monkeypatch)) == (0, examples)
 
@@ -99,6 +100,19 @@ def test_yardsticks_learn(model: str, graph: vcr.Graph, monkeypatch: pytest.Monk
     assert seen.shape == (40, len(split.val))
     assert right[torch.from_numpy(split.train)].float().mean() > 0.6  # three classes
     assert seen[best - 1].mean() == seen.mean(1).max() == right[torch.from_numpy(split.val)].float().mean()
+
+
+def test_the_nearest_node_is_the_best_training_node_of_the_ranking(
+    graph: vcr.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nearest, labels = load("nearest", monkeypatch), np.asarray(graph.labels)
+    split, ranking = vcr.Split.random(labels, seed=0), LinkRanker.prepare(graph).rank(k=199)
+    usual = int(np.bincount(labels[split.train]).argmax())
+    expected = []
+    for node in split.test:
+        listed = [other for other in ranking.ids[node] if other in split.train]
+        expected.append(labels[listed[0]] if listed else usual)
+    assert nearest.guess(nearest.unit_rows(graph.to_scipy()), labels, split.train, split.test).tolist() == expected
 
 
 @quiet

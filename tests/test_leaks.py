@@ -54,10 +54,13 @@ def sees_own_class(batch: Batch) -> bool:
     return batch.own is not None and int(batch.own[0]) in (batch.place[0] - batch.rows[0].shape[0]).tolist()
 
 
-SWITCHES = list(product((0, 2), (0, 2), (False, True), (False, True), ("drop", "mean"), (False, True)))
+SWITCHES = list(product((0, 2), (0, 2), (False, True), (False, True), ("drop", "mean"), (False, True), ("labels",)))
+SWITCHES += [(0, 0, True, False, "drop", False, "links"), (2, 2, True, True, "drop", True, "links")]
 
 
-@pytest.mark.parametrize(("rich", "label_hops", "embedding", "adjacency", "super_tokens", "self_loops"), SWITCHES)
+@pytest.mark.parametrize(
+    ("rich", "label_hops", "embedding", "adjacency", "super_tokens", "self_loops", "content"), SWITCHES
+)
 def test_flipping_the_own_label_changes_no_input_of_the_own_row(
     graph: Graph,
     split: Split,
@@ -68,6 +71,7 @@ def test_flipping_the_own_label_changes_no_input_of_the_own_row(
     adjacency: bool,
     super_tokens: str,
     self_loops: bool,
+    content: str,
 ) -> None:
     model = ModelConfig(
         hidden_channels=8,
@@ -76,6 +80,7 @@ def test_flipping_the_own_label_changes_no_input_of_the_own_row(
         label_hops=label_hops,
         label_embedding=embedding,
         adjacency_rows=adjacency,
+        rank_embedding=True,
         feature_dropout=0.5,
         embedding_dropout=0.2,
         dropout=0.0,
@@ -83,7 +88,13 @@ def test_flipping_the_own_label_changes_no_input_of_the_own_row(
     )
     # Graphs of this size are pushed to the end: the ranking is exact to float32.
     tokens = TokenConfig(
-        hops=2, clusters=3, structure_tokens=4, content_tokens=6, super_tokens=super_tokens, self_loops=self_loops
+        hops=2,
+        clusters=3,
+        structure_tokens=4,
+        content_tokens=6,
+        super_tokens=super_tokens,
+        self_loops=self_loops,
+        content=content,
     )
     for node in map(int, split.train):
         before = own_batch(graph, split, model, tokens, node, tmp_path / "before")
@@ -97,7 +108,7 @@ def test_flipping_the_own_label_changes_no_input_of_the_own_row(
             continue
         _same(item.name, getattr(before, item.name), getattr(after, item.name))
     torch.manual_seed(0)
-    read = VCRGraphormer(model, 6, 3, 2, 4, 3, 120)
+    read = VCRGraphormer(model, 6, 3, 2, 4, 3, 120, 6)
     for training in (False, True):
         outputs = []
         for batch in (before, after):

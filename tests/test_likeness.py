@@ -1,26 +1,28 @@
 """Nodes that link alike: against the slow twin, with literal values, saved and opened, as tokens of every executor."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import vcr_graphormer as vcr
 from tests import graphs, naive
 from tests.cluster import Here
 from tests.runs import all_bytes, list_graph
-from vcr_graphormer import ConfigError, Graph, GraphError, StoreError, TokenConfig, likeness, tokenize, tokens
+from vcr_graphormer import ConfigError, Graph, StoreError, TokenConfig, likeness, tokenize, tokens
 from vcr_graphormer.likeness import LinkRanker
-from vcr_graphormer.resources import needed_memory
+from vcr_graphormer.resources import needed_disk, needed_memory
 
 ONLY_LINKS = TokenConfig(hops=0, structure_tokens=0, content_tokens=5, content="links")
 
 
 @settings(deadline=None)  # the first call compiles
 @given(graphs.edge_lists(), st.booleans(), st.booleans(), st.integers(1, 9))
+@example((6, [(1, 5), (0, 5), (2, 4), (2, 4), (2, 5), (0, 5), (2, 5), (2, 4)]), True, True, 9)  # a tie but for 1e-16
 def test_equals_the_slow_twin(
     edges: tuple[int, list[tuple[int, int]]], directed: bool, weighted: bool, most: int
 ) -> None:
@@ -51,6 +53,11 @@ def test_literal_values() -> None:
     assert found.scores[0].tolist() == [1.0, pytest.approx(0.5**0.5)]
     # 0 and 1 look at two links to page 3 and three to page 4, 2 at the latter only.
     assert (found.visits, ranker.rank([2], k=1).visits) == (13, 3)
+    # A third of nine links shared, or all of one: 1/√3 both, so the smaller id comes first.
+    shares = [(0, w) for w in (3, 4, 5)] + [(1, w) for w in range(3, 12)] + [(2, 3)]
+    assert LinkRanker.prepare(Graph.from_edges(np.array(shares).T, directed=True)).rank([0], k=2).ids.tolist() == [
+        [1, 2]
+    ]
     # Both ways: the two ends of a path are alike, its middle is like nothing.
     path = LinkRanker.prepare(graphs.path(3)).rank(k=2)
     assert path.ids.tolist() == [[2, -1], [-1, -1], [0, -1]]
@@ -98,10 +105,12 @@ def test_neither_features_nor_labels_nor_clusters_are_needed(tmp_path: Path, mon
 
     monkeypatch.setattr(tokens, "coarse_clusters", refuse)
     assert tokenize(graphs.karate_club(), None, ONLY_LINKS, tmp_path / "t").ids("content").shape == (34, 5)
-    # Nor is a store of links taken for one of labels.
-    other = TokenConfig(hops=0, structure_tokens=0, content_tokens=5, content="features")
-    with pytest.raises((StoreError, GraphError)):
-        tokenize(graphs.karate_club(), None, other, tmp_path / "t")
+
+
+def test_a_store_of_links_is_not_taken_for_one_of_features(tmp_path: Path) -> None:
+    tokenize(list_graph(), None, ONLY_LINKS, tmp_path / "t")
+    with pytest.raises(StoreError, match="kind of content"):
+        tokenize(list_graph(), None, replace(ONLY_LINKS, content="features"), tmp_path / "t")
 
 
 def test_a_run_is_trained_and_explained_with_them(tmp_path: Path) -> None:
@@ -122,8 +131,31 @@ def test_a_run_is_trained_and_explained_with_them(tmp_path: Path) -> None:
 
 def test_memory_is_said_before_and_grows_with_arcs_only_where_they_are_turned() -> None:
     graph, directed = list_graph(), Graph.from_edges(np.random.default_rng(0).integers(0, 90, (2, 500)), directed=True)
-    assert needed_memory(graph, ONLY_LINKS, 2) == {"likeness of links": 12 * 3 * 1500}
-    assert needed_memory(directed, ONLY_LINKS, 1)["likeness of links"] == 12 * 2 * 90 + 24 * directed.num_arcs
+    assert needed_memory(graph, ONLY_LINKS, 2) == {"neighbours by links": 12 * 3 * 1500}
+    assert needed_memory(directed, ONLY_LINKS, 1)["neighbours by links"] == 12 * 2 * 90 + 24 * directed.num_arcs
+
+
+@pytest.mark.parametrize(("directed", "weighted"), [(False, False), (True, False), (True, True)])
+def test_disk_for_workers_is_what_is_saved(directed: bool, weighted: bool, tmp_path: Path) -> None:
+    edges = np.random.default_rng(0).integers(0, 500, (2, 9000))
+    graph = Graph.from_edges(edges, 500, edge_weight=np.ones(9000) + 1 if weighted else None, directed=directed)
+    graph = Graph.open(graph.save(tmp_path / "graph"))
+    saved = LinkRanker.prepare(graph).save(tmp_path / "ranker", graph)
+    size = sum(file.stat().st_size for file in saved.glob("*.npy"))
+    counted = needed_disk(graph, ONLY_LINKS, by_path=True) - needed_disk(graph, ONLY_LINKS)
+    assert counted == pytest.approx(size, abs=600)  # headers of the files
+
+
+def test_a_model_of_links_does_not_read_lists_of_labels(tmp_path: Path) -> None:
+    graph = list_graph()
+    split = vcr.Split.random(graph.labels, seed=0)
+    config = vcr.load_config(
+        options={"tokens": {"content": "links", "hops": 0, "structure_tokens": 0}, "training": {"epochs": 1}}
+    )
+    run = vcr.train(graph, split, config, tmp_path / "run", device="cpu")
+    other = tokenize(graph, split.train, replace(config.tokens, content="labels"), tmp_path / "labels")
+    with pytest.raises(StoreError, match="content neighbours by labels, the model was trained with those by links"):
+        run.on(graph, other)
 
 
 @pytest.mark.parametrize("k", [0, True, 2.5])

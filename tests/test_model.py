@@ -10,7 +10,7 @@ import torch
 
 from tests import naive
 from tests.graphs import karate_club
-from vcr_graphormer import Graph, hop_features
+from vcr_graphormer import ConfigError, Graph, hop_features
 from vcr_graphormer.batches import Inputs
 from vcr_graphormer.matrices import Matrix, SparseRows
 from vcr_graphormer.model import EncoderLayer, VCRGraphormer
@@ -57,6 +57,15 @@ def test_equals_a_loop_over_the_papers_equations(readout: str, kinds: bool, rank
     for node in range(NODES):
         expected = naive.transformer(model, inputs, node)
         np.testing.assert_allclose(logits[node].detach().numpy(), expected, atol=1e-5)
+
+
+def test_ranks_need_neighbours_and_lists_of_the_right_length() -> None:
+    config = replace(SMALL, rank_embedding=True)
+    with pytest.raises(ConfigError, match="there are no neighbours"):
+        VCRGraphormer(config, FEATURES, 4, HOPS, 0)
+    model = VCRGraphormer(config, FEATURES, 4, HOPS, STRUCTURE)
+    with pytest.raises(ConfigError, match=f"have {1 + HOPS + STRUCTURE + CONTENT} tokens, .*: give it content_tokens"):
+        model(make_inputs().batch(torch.arange(2)))
 
 
 def test_dense_sparse_all_rows_and_needed_rows_agree() -> None:

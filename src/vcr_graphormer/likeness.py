@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .errors import StoreError
 from .graph import Graph
 from .heap import offer, unload
-from .pagerank import Ranking, check_length, default_threads
+from .pagerank import Ranking, default_threads, empty_lists
 from .push import Arcs, jit
 from .storage import open_folder, write_folder
 from .walks import check_sources
@@ -47,7 +47,7 @@ class LinkRanker:
     def prepare(cls, graph: Graph) -> LinkRanker:
         """Turn the arcs around, where they have a direction, and measure the rows."""
         links = _arcs(graph)
-        back = _turned(links) if graph.directed else links
+        back = _turned(graph) if graph.directed else links
         return cls(links, back, _lengths(*links, back.indptr, MOST_LINKS))
 
     @property
@@ -85,10 +85,9 @@ class LinkRanker:
         >>> found.ids.tolist(), found.scores.round(3).tolist()
         ([[1, 2, -1]], [[1.0, 0.707, 0.0]])
         """
-        check_length(k)
         num_nodes = len(self.lengths)
         nodes = np.arange(num_nodes) if sources is None else check_sources(sources, num_nodes)
-        ids, scores = np.full((len(nodes), k), -1, dtype=np.int32), np.zeros((len(nodes), k))
+        ids, scores = empty_lists(len(nodes), k)
 
         def work(rows: NDArray[np.int64]) -> int:
             if not len(rows):
@@ -112,7 +111,7 @@ class LinkRanker:
         count = default_threads(threads)
         with ThreadPoolExecutor(count) as pool:
             visits = sum(pool.map(work, np.array_split(np.arange(len(nodes)), count)))
-        return Ranking(ids, scores.astype(np.float32), nodes, visits)
+        return Ranking(ids, scores, nodes, visits)
 
 
 def _arcs(graph: Graph) -> Arcs:
@@ -120,13 +119,11 @@ def _arcs(graph: Graph) -> Arcs:
     return Arcs(np.ascontiguousarray(graph.indptr), np.ascontiguousarray(graph.indices).view(np.uint32), weights)
 
 
-def _turned(links: Arcs) -> Arcs:
+def _turned(graph: Graph) -> Arcs:
     """Every arc the other way round."""
-    sizes = np.bincount(links.indices, minlength=len(links.indptr) - 1)
-    indptr = np.concatenate([[0], np.cumsum(sizes)])
-    order = np.argsort(links.indices, kind="stable")
-    starts = np.repeat(np.arange(len(sizes), dtype=np.uint32), np.diff(links.indptr))
-    return Arcs(indptr, starts[order], links.weights[order] if len(links.weights) else links.weights)
+    columns = graph.to_scipy().tocsc()
+    weights = np.empty(0, dtype=np.float32) if graph.weights is None else columns.data
+    return Arcs(columns.indptr.astype(np.int64), columns.indices.view(np.uint32), weights)
 
 
 @jit
@@ -161,7 +158,7 @@ def _rank(
     """Fill a row of ids and scores for each source; returns the arcs looked at."""
     visits = 0
     k = ids.shape[1]
-    score, node = np.empty(k), np.empty(k, dtype=np.int32)
+    score, node = np.empty(k, dtype=np.float32), np.empty(k, dtype=np.int32)
     for row in range(len(sources)):
         u = sources[row]
         count = 0
@@ -182,8 +179,8 @@ def _rank(
         for i in range(count):
             v = touched[i]
             if v != u:
-                # The largest possible is 1, which rounding may exceed by an ulp.
-                likeness = min(1.0, products[v] / (lengths[u] * lengths[v]))
+                # Compared as it is kept: float64 would break ties by its last bit. It may exceed 1 by as much.
+                likeness = np.float32(min(1.0, products[v] / (lengths[u] * lengths[v])))
                 size = offer(score, node, size, likeness, v)
             products[v] = 0.0
         unload(score, node, size, ids[row], scores[row])

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from .batches import Batch
 from .dropout import Dropout, dropout
+from .errors import ConfigError
 from .matrices import Matrix, project
 from .settings import ModelConfig
 
@@ -114,6 +115,10 @@ class VCRGraphormer(nn.Module):
         self.bias = nn.Parameter(torch.empty(width).uniform_(-bound, bound))
         self.kinds = nn.Parameter(torch.randn(num_hops + 3, width) * 0.02) if config.kind_embedding else None
         ranks = structure_tokens + content_tokens
+        if config.rank_embedding and not ranks:
+            raise ConfigError(
+                "model.rank_embedding is on but there are no neighbours: give structure or content tokens"
+            )
         self.ranks = nn.Parameter(torch.randn(ranks, width) * 0.02) if config.rank_embedding else None
         self.label_hop_weight = self._label_weight(num_labels) if config.label_hops else None
         self.label_weight = self._label_weight(num_labels) if config.label_embedding else None
@@ -173,7 +178,13 @@ class VCRGraphormer(nn.Module):
         if self.kinds is not None:
             tokens = tokens + F.embedding(self._kinds(tokens.shape[1], tokens.device), self.kinds)
         if self.ranks is not None:
-            tokens = tokens + F.pad(self.ranks, (0, 0, 1 + self.num_hops, 0))
+            places = F.pad(self.ranks, (0, 0, 1 + self.num_hops, 0))
+            if len(places) != tokens.shape[1]:
+                raise ConfigError(
+                    f"the lists have {tokens.shape[1]} tokens, the model was made for {len(places)}: "
+                    f"give it content_tokens"
+                )
+            tokens = tokens + places
         if self.label_hop_weight is not None and batch.label_hops is not None:
             around = batch.label_hops.to(tokens.dtype) @ self.label_hop_weight
             # Hop tokens follow the node itself.

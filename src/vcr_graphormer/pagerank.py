@@ -168,14 +168,10 @@ class Ranker:
         threads: int | None = None,
     ) -> Ranking:
         """Rank some sources (default all); parameters as in `rank`."""
-        check_length(k)
         check_tolerance(tolerance)
         vectors, num_nodes = self.vectors, len(self.vectors.total)
         nodes = np.arange(num_nodes) if sources is None else check_sources(sources, num_nodes)
-        try:
-            ids, scores = np.full((len(nodes), k), -1, dtype=np.int32), np.zeros((len(nodes), k))
-        except MemoryError as error:
-            raise ConfigError(f"k is {k}: lists of that length do not fit into memory ({error})") from error
+        ids, scores = empty_lists(len(nodes), k, np.float64)
         kth = _entry_after(vectors, k)
         # The floor keeps sources whose k-th score is minute from wandering: 1e-5 at the default tolerance.
         first, floor, slack = 1e-3, 1.4e-4 * tolerance, 1.0
@@ -233,10 +229,14 @@ def _entry_after(vectors: Vectors, k: int) -> NDArray[np.float32]:
     return kth
 
 
-def check_length(k: Any) -> None:
-    """Refuse a length of lists that is none."""
+def empty_lists(count: int, k: Any, score_type: Any = np.float32) -> tuple[NDArray[np.int32], NDArray[Any]]:
+    """Ids and scores [count, k], all padding; refuses a length of lists that is none or does not fit."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
         raise ConfigError(f"k is {k!r}; it must be a whole number of at least 1")
+    try:
+        return np.full((count, k), -1, dtype=np.int32), np.zeros((count, k), dtype=score_type)
+    except MemoryError as error:
+        raise ConfigError(f"k is {k}: lists of that length do not fit into memory ({error})") from error
 
 
 def default_threads(threads: int | None) -> int:

@@ -1,4 +1,4 @@
-"""The compiled loops of the push: serial, without the GIL, driven by threads. With `heap` and `topk` the only numba.
+"""The compiled loops of the push: serial, without the GIL, driven by threads. See also `heap`, `topk`, `likeness`.
 
 Names: u source, v and w ordinary nodes, s super node, q vector (see `vectors`), e arc or list entry.
 """

@@ -25,6 +25,7 @@ VECTORS_PER_NODE = 330
 THREAD_PER_NODE = 40
 WEIGHTS_PER_ARC = 12
 RANKER_PER_NODE = 230
+# Read off the code: lengths and two working arrays; order and arcs while they are turned around.
 LIKENESS_PER_NODE = 12
 LIKENESS_PER_ARC = 24  # where arcs have a direction and are turned around
 HOPS_PER_NODE = 16
@@ -69,8 +70,8 @@ def needed_memory(graph: Graph, config: TokenConfig, threads: int) -> dict[str, 
     found = {}
     by_links = config.content_tokens > 0 and config.content == "links"
     if by_links:
-        found["likeness of links"] = LIKENESS_PER_NODE * (1 + threads) * nodes
-        found["likeness of links"] += LIKENESS_PER_ARC * arcs if graph.directed else 0
+        found["neighbours by links"] = LIKENESS_PER_NODE * (1 + threads) * nodes
+        found["neighbours by links"] += LIKENESS_PER_ARC * arcs if graph.directed else 0
     if config.structure_tokens or (config.content_tokens and not by_links):
         by_metis = config.partitioner == "metis"
         found["clusters"] = METIS_PER_ARC * arcs if by_metis else PARTITION_PER_NODE * nodes
@@ -92,8 +93,11 @@ def needed_disk(graph: Graph, config: TokenConfig, by_path: bool = False) -> int
     nodes = graph.num_nodes
     entry = 4 + np.dtype(config.score_type).itemsize
     tokens = config.structure_tokens + config.content_tokens
-    kinds = (config.structure_tokens > 0) + (config.content_tokens > 0)
+    by_links = config.content_tokens > 0 and config.content == "links"
+    kinds = (config.structure_tokens > 0) + (config.content_tokens > 0 and not by_links)
     shared = kinds * RANKER_PER_NODE * nodes
+    if by_links:  # lengths, and the arcs turned around
+        shared += 8 * nodes + (8 * nodes + (4 if graph.weights is None else 8) * graph.num_arcs) * graph.directed
     shared += 0 if graph.folder is not None else 4 * graph.num_arcs + 8 * nodes
     return nodes * (entry + 8) * tokens + 8 * nodes + config.hops * _hop_bytes(graph) + (shared if by_path else 0)
 
@@ -122,7 +126,7 @@ def check_resources(graph: Graph, config: TokenConfig, threads: int, folder: Pat
         ways = ["a machine with more"]
         if stage == "clusters" and config.partitioner == "metis":
             ways.insert(0, "tokens.partitioner=propagation")
-        elif stage in ("rankings", "likeness of links") and threads > 1:
+        elif threads > 1 and needed_memory(graph, config, 1).get(stage, free) < free:
             ways.insert(0, "fewer threads")
         raise StoreError(
             f"the {stage} of {graph.num_nodes:,} nodes and {graph.num_arcs:,} arcs need about "

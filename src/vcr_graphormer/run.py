@@ -284,6 +284,11 @@ class Run:
                     f"{tokens.path} was made with tokens.{name} = {tokens.config[name]}, the model was trained with "
                     f"{getattr(self.config.tokens, name)}"
                 )
+        if tokens.config["content"] != self.store.config["content"] and tokens.config["content_tokens"]:
+            raise StoreError(
+                f"{tokens.path} has content neighbours by {tokens.config['content']}, the model was trained with those "
+                f"by {self.store.config['content']}"
+            )
         if self.config.model.adjacency_rows and graph.num_nodes != self.about["num_nodes"]:
             raise GraphError("the model knows nodes by their links (adjacency_rows): it cannot read another graph")
         if self.split.train.max() >= graph.num_nodes:

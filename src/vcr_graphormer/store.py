@@ -45,7 +45,9 @@ class TokenConfig:
     )
     content: str = field(
         default="auto",
-        metadata={"help": "super nodes of training 'labels' or 'features' (k-means), auto, or none: alike in 'links'"},
+        metadata={
+            "help": "what content neighbours share: 'labels', 'features' (k-means) or 'links'; auto: labels if any"
+        },
     )
     content_clusters: int = field(default=10, metadata={"help": "k-means clusters where content is 'features' (ŝ)"})
     leave_own_label_out: bool = field(
@@ -104,11 +106,12 @@ class TokenConfig:
         if self.content == "features" or (self.content == "auto" and not (labelled and train is not None)):
             if self.content_tokens and graph.features is None:
                 raise GraphError(
-                    "content tokens need class labels and training nodes, or features: set content_tokens=0"
+                    "content tokens need class labels and training nodes, or features: set tokens.content=links, or "
+                    "content_tokens=0"
                 )
             return "features"
         if not labelled:
-            raise GraphError("tokens.content is 'labels' but the graph has no class labels: use 'features'")
+            raise GraphError("tokens.content is 'labels' but the graph has no class labels: use 'features' or 'links'")
         if train is None:
             raise GraphError("tokens.content is 'labels': pass the training nodes")
         return "labels"
@@ -173,7 +176,7 @@ class TokenStore:
         return self._of_kind(kind, "ids")
 
     def scores(self, kind: str) -> Array:
-        """PageRank scores [n, k] that belong to `ids`; 0 for padding."""
+        """PageRank scores, or likeness of links, [n, k] that belong to `ids`; 0 for padding."""
         return self._of_kind(kind, "scores")
 
     def assignment(self, kind: str) -> NDArray[np.int32]:

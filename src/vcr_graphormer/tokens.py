@@ -212,8 +212,9 @@ class _Job:
         ranker: Ranker | LinkRanker
         if not saved:
             coarse = None if by_links else self.coarse
-            with self.stages.measure(f"{kind} vectors") as row:
-                self.progress(f"{kind} vectors", 0, 1)
+            stage = f"{kind} links" if by_links else f"{kind} vectors"
+            with self.stages.measure(stage) as row:
+                self.progress(stage, 0, 1)
                 if by_links:
                     ranker = LinkRanker.prepare(self.graph)
                 else:
@@ -223,7 +224,7 @@ class _Job:
                 if self.by_path:
                     shutil.rmtree(folder, ignore_errors=True)  # damaged
                     ranker.save(folder, self.graph)
-                self.progress(f"{kind} vectors", 1, 1)
+                self.progress(stage, 1, 1)
         if self.by_path:
             return SavedRanker(self._graph_folder(), folder, by_links)
         return (LinkRanker if by_links else Ranker).open(folder, self.graph) if saved else ranker

@@ -174,6 +174,8 @@ class Workbench:
         else:
             which = digest(split.train) if content == "labels" else str(tokens.content_clusters)
             key = (kind, tokens.content_tokens, content, which, leave_out, *settings)
+            if content == "links":  # which depend on nothing else
+                key = (kind, tokens.content_tokens, content, tokens.score_type)
             count = tokens.content_tokens
 
         def make() -> tuple[Tensor, Tensor]:
