@@ -82,8 +82,8 @@ class LinkRanker:
 
         >>> pages = Graph.from_edges([[0, 0, 1, 1, 2], [3, 4, 3, 4, 4]], directed=True)
         >>> found = LinkRanker.prepare(pages).rank([0], k=3)
-        >>> found.ids.tolist(), found.scores.round(3).tolist()
-        ([[1, 2, -1]], [[1.0, 0.707, 0.0]])
+        >>> found.ids.tolist(), [f"{score:.3f}" for score in found.scores[0]]
+        ([[1, 2, -1]], ['1.000', '0.707', '0.000'])
         """
         num_nodes = len(self.lengths)
         nodes = np.arange(num_nodes) if sources is None else check_sources(sources, num_nodes)
