@@ -29,7 +29,7 @@ ROWS_AT_ONCE = 512
 
 
 def unit_rows(adjacency: Any) -> Any:
-    """Rows of length 1, or 0 where a node has no link."""
+    """Rows of length 1, or 0 where a node has no link; `adjacency_rows` of our inputs in float64, for ties."""
     lengths = np.sqrt(np.asarray(adjacency.multiply(adjacency).sum(axis=1)).ravel())
     return (sp.diags(1 / np.maximum(lengths, 1e-12)) @ adjacency).tocsr()
 

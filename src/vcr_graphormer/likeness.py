@@ -16,6 +16,7 @@ from .heap import offer, unload
 from .pagerank import Ranking, default_threads, empty_lists
 from .push import Arcs, jit
 from .storage import open_folder, write_folder
+from .vectors import with_weights
 from .walks import check_sources
 
 # A node that so many link to says little about who is alike, and looking at all pairs of them costs its square.
@@ -89,10 +90,7 @@ class LinkRanker:
         nodes = np.arange(num_nodes) if sources is None else check_sources(sources, num_nodes)
         ids, scores = empty_lists(len(nodes), k)
 
-        def work(rows: NDArray[np.int64]) -> int:
-            if not len(rows):
-                return 0
-            part = slice(int(rows[0]), int(rows[-1]) + 1)
+        def work(part: slice) -> int:
             products, touched = np.zeros(num_nodes), np.empty(num_nodes, dtype=np.int32)
             return int(
                 _rank(
@@ -110,13 +108,14 @@ class LinkRanker:
 
         count = default_threads(threads)
         with ThreadPoolExecutor(count) as pool:
-            visits = sum(pool.map(work, np.array_split(np.arange(len(nodes)), count)))
+            ends = [len(nodes) * number // count for number in range(count + 1)]
+            visits = sum(pool.map(work, map(slice, ends, ends[1:])))
         return Ranking(ids, scores, nodes, visits)
 
 
 def _arcs(graph: Graph) -> Arcs:
     weights = np.empty(0, dtype=np.float32) if graph.weights is None else np.ascontiguousarray(graph.weights)
-    return Arcs(np.ascontiguousarray(graph.indptr), np.ascontiguousarray(graph.indices).view(np.uint32), weights)
+    return with_weights(graph, weights)
 
 
 def _turned(graph: Graph) -> Arcs:

@@ -17,7 +17,7 @@ from .graph import Graph
 from .push import Arcs, Members
 from .storage import open_folder, write_folder
 from .topk import Vectors, rank_sources
-from .vectors import EXACT, SMALL_GRAPH, coarse_clusters, compute_vectors, make_arcs, new_scratch
+from .vectors import EXACT, SMALL_GRAPH, coarse_clusters, compute_vectors, make_arcs, new_scratch, with_weights
 from .walks import TOLERANCE, check_restart, check_sources, check_tolerance
 
 BUDGET = 2 * 2**30
@@ -154,7 +154,7 @@ class Ranker:
         arrays = {name: np.asarray(array) for name, array in arrays.items()}  # plain arrays: numba calls are cheaper
         weights, assignment = arrays.pop("arc_weights"), arrays.pop("assignment")
         members = Members(arrays.pop("member_ptr"), arrays.pop("member_node"))
-        arcs = Arcs(np.ascontiguousarray(graph.indptr), np.ascontiguousarray(graph.indices).view(np.uint32), weights)
+        arcs = with_weights(graph, weights)
         vectors = Vectors(restart=meta["restart"], **arrays)
         return cls(arcs, assignment, vectors, members, meta["visits"], meta["directed"])
 

@@ -68,11 +68,10 @@ def needed_memory(graph: Graph, config: TokenConfig, threads: int) -> dict[str, 
     """Bytes by stage, about: what is needed beyond the graph, whose own files can be read again."""
     nodes, arcs = graph.num_nodes, graph.num_arcs
     found = {}
-    by_links = config.content_tokens > 0 and config.content == "links"
-    if by_links:
+    if config.by_links:
         found["neighbours by links"] = LIKENESS_PER_NODE * (1 + threads) * nodes
         found["neighbours by links"] += LIKENESS_PER_ARC * arcs if graph.directed else 0
-    if config.structure_tokens or (config.content_tokens and not by_links):
+    if config.structure_tokens or (config.content_tokens and not config.by_links):
         by_metis = config.partitioner == "metis"
         found["clusters"] = METIS_PER_ARC * arcs if by_metis else PARTITION_PER_NODE * nodes
         found["rankings"] = (VECTORS_PER_NODE + THREAD_PER_NODE * threads) * nodes
@@ -93,10 +92,9 @@ def needed_disk(graph: Graph, config: TokenConfig, by_path: bool = False) -> int
     nodes = graph.num_nodes
     entry = 4 + np.dtype(config.score_type).itemsize
     tokens = config.structure_tokens + config.content_tokens
-    by_links = config.content_tokens > 0 and config.content == "links"
-    kinds = (config.structure_tokens > 0) + (config.content_tokens > 0 and not by_links)
+    kinds = (config.structure_tokens > 0) + (config.content_tokens > 0 and not config.by_links)
     shared = kinds * RANKER_PER_NODE * nodes
-    if by_links:  # lengths, and the arcs turned around
+    if config.by_links:  # lengths, and the arcs turned around
         shared += 8 * nodes + (8 * nodes + (4 if graph.weights is None else 8) * graph.num_arcs) * graph.directed
     shared += 0 if graph.folder is not None else 4 * graph.num_arcs + 8 * nodes
     return nodes * (entry + 8) * tokens + 8 * nodes + config.hops * _hop_bytes(graph) + (shared if by_path else 0)

@@ -99,6 +99,11 @@ class TokenConfig:
                 raise GraphError(f"train contains node {unlabelled[0]}, which has no label")
         return content
 
+    @property
+    def by_links(self) -> bool:
+        """Whether there are content neighbours that need no PageRank."""
+        return self.content_tokens > 0 and self.content == "links"
+
     def _kind_of_content(self, graph: Graph, train: Any) -> str:
         if self.content == "links":
             return "links"

@@ -208,7 +208,7 @@ class _Job:
     def _prepare(self, kind: str, connections: Connections) -> Ranker | LinkRanker | SavedRanker:
         """The ranker in memory, or saved where workers find it; one saved before an interruption serves again."""
         folder = self.work.parts.absolute() / f"{kind}-ranker"
-        saved, by_links = is_intact(folder), kind == "content" and self.content == "links"
+        saved, by_links = is_intact(folder), kind == "content" and self.config.by_links
         ranker: Ranker | LinkRanker
         if not saved:
             coarse = None if by_links else self.coarse

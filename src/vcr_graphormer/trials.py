@@ -174,12 +174,12 @@ class Workbench:
         else:
             which = digest(split.train) if content == "labels" else str(tokens.content_clusters)
             key = (kind, tokens.content_tokens, content, which, leave_out, *settings)
-            if content == "links":  # which depend on nothing else
+            if tokens.by_links:  # which depend on nothing else
                 key = (kind, tokens.content_tokens, content, tokens.score_type)
             count = tokens.content_tokens
 
         def make() -> tuple[Tensor, Tensor]:
-            if kind == "content" and content == "links" and count:
+            if kind == "content" and tokens.by_links:
                 return self._tensors(LinkRanker.prepare(self.graph).rank(None, count), tokens)
             return self._rank(self._groups(kind, split, tokens, content), count, tokens, leave_out)
 

@@ -58,6 +58,11 @@ def make_arcs(graph: Graph) -> Arcs:
     weights = np.empty(0, dtype=np.float32)
     if graph.weights is not None:
         weights = np.maximum(graph.weights / super_edge_weight(graph), 1e-12).astype(np.float32)
+    return with_weights(graph, weights)
+
+
+def with_weights(graph: Graph, weights: NDArray[np.float32]) -> Arcs:
+    """The arcs of a graph with these weights, none of them for 1 everywhere."""
     return Arcs(np.ascontiguousarray(graph.indptr), np.ascontiguousarray(graph.indices).view(np.uint32), weights)
 
 
