@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import vcr_graphormer as vcr
+from tests.command import run
 from tests.test_published import ADJACENCY, FEATURES, ONE_HOT, write_arxiv
 from vcr_graphormer import ConfigError, StoreError, datasets, load_dataset, load_splits, paper_split
 from vcr_graphormer.datasets import DATASETS, Counts, DataConfig, find_dataset, load_data
@@ -239,3 +241,66 @@ def test_split_settings(tmp_path: Path) -> None:
         load_data(replace(own, train=0.1))
     with pytest.raises(ConfigError, match="seed is -1"):
         load_data(DataConfig(seed=-1))
+
+
+def write_own_data(folder: Path, ending: str, text: str = "{}") -> None:
+    """Eight nodes with numeric names 1 … 8 in descending order, a label each, and a split by name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "edges.csv").write_text("source,target\n" + "".join(f"{u},{u + 1}\n" for u in range(1, 8)))
+    names = range(8, 0, -1)
+    (folder / "features.csv").write_text("node,x,y\n" + "".join(f"{u},{u},{u % 2}\n" for u in names))
+    (folder / "labels.csv").write_text("node,label\n" + "".join(f"{u},{u % 2}\n" for u in names))
+    for part, nodes in (("train", (1, 2, 3, 4)), ("val", (5, 6)), ("test", (7, 8))):
+        lines = text.format("".join(f"{node}\n" for node in nodes))
+        (folder / f"{part}{ending}").write_text(lines, encoding="utf-8-sig" if "bom" in folder.name else "utf-8")
+
+
+@pytest.mark.parametrize("ending", [".txt", ".csv", ".tsv"])
+@pytest.mark.parametrize("form", ["plain", "bom"])
+@pytest.mark.parametrize("text", ["{}", "node\n{}"])
+def test_split_files_by_name_beside_own_data(tmp_path: Path, ending: str, form: str, text: str) -> None:
+    folder = tmp_path / form
+    write_own_data(folder, ending, text)
+    graph, split = load_data(DataConfig(dataset=str(folder)))
+    assert split is not None
+    assert graph.names is not None
+    (alone,) = load_splits(folder)
+    for found in (split, alone):
+        assert graph.names[found.train].tolist() == ["4", "3", "2", "1"]
+        assert graph.names[found.test].tolist() == ["8", "7"]
+    assert "4 train, 2 val, 2 test" in run("datasets", str(folder))
+
+
+def test_the_split_belongs_to_the_graph_as_it_was_read(tmp_path: Path) -> None:
+    """Numeric names, where the graph is read with options: the files mean names, whatever `auto` would say."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "edges.csv").write_text("0,1\n1,2\n2,3\n3,0\n")  # 0 … 3 in all: rows, unless asked otherwise
+    (folder / "labels.csv").write_text("node,label\n" + "3,0\n2,1\n1,0\n0,1\n")
+    for part, lines in (("train", "0\n1\n"), ("val", "2\n"), ("test", "3\n")):
+        (folder / f"{part}.txt").write_text(lines)
+    graph, split = load_data(DataConfig(dataset=str(folder), ids="names"))
+    assert split is not None
+    assert graph.names is not None
+    assert graph.names[split.train].tolist() == ["1", "0"]
+    assert split.train.tolist() == [2, 3]
+    assert [part.train.tolist() for part in load_splits(folder, graph=graph)] == [[2, 3]]
+    _, rows = load_data(DataConfig(dataset=str(folder), ids="rows"))
+    assert rows is not None
+    assert rows.train.tolist() == [0, 1]
+    for option, train in (("data.ids=names", [2, 3]), ("data.ids=rows", [0, 1])):
+        out = tmp_path / option
+        quick = ["training.epochs=1", "tokens.hops=0", "tokens.clusters=0", "tokens.content_tokens=0", option]
+        words = [word for setting in (*quick, "data.features=degree") for word in ("--set", setting)]
+        run("train", "--dataset", str(folder), "--out", str(out), "--device", "cpu", *words)
+        assert vcr.Run.open(out).split.train.tolist() == train
+
+
+def test_split_files_beside_several_labels_per_node(tmp_path: Path) -> None:
+    write_own_data(tmp_path, ".txt")
+    (tmp_path / "labels.csv").write_text("node,a,b\n" + "".join(f"{u},{u % 2},1\n" for u in range(8, 0, -1)))
+    graph, split = load_data(DataConfig(dataset=str(tmp_path), task="multilabel"))
+    assert split is not None
+    assert graph.names is not None
+    assert graph.names[split.val].tolist() == ["6", "5"]
+    assert "4 train, 2 val, 2 test" in run("datasets", str(tmp_path), "--set", "data.task=multilabel")

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -86,3 +87,33 @@ def test_folders_that_cannot_be_explained(folder: Path, tmp_path: Path) -> None:
     (broken / "run.json").write_text(json.dumps(about))
     shutil.rmtree(broken / "tokens")
     assert "tokens" in command("explain", str(broken), "--node", "1", code=1)
+
+
+def test_a_report_uses_the_partitioner_and_the_seed_of_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Propagation hands METIS a small graph whose nodes have weights; METIS alone gets the graph without."""
+    import pymetis
+
+    weighted, seeds = [], []
+    cut, options = pymetis.part_graph, pymetis.Options
+
+    def note_weights(*arguments: Any, **keywords: Any) -> Any:
+        weighted.append(keywords.get("vweights") is not None)
+        return cut(*arguments, **keywords)
+
+    def note_seed(seed: int) -> Any:
+        seeds.append(seed)
+        return options(seed=seed)
+
+    monkeypatch.setattr(pymetis, "part_graph", note_weights)
+    monkeypatch.setattr(pymetis, "Options", note_seed)
+    graph = vcr.generate(1500, 6000, classes=3, features=6, seed=0)
+    tokens = replace(CONFIG.tokens, partitioner="propagation", seed=5)
+    config = replace(CONFIG, tokens=tokens, training=replace(CONFIG.training, epochs=1))
+    made = vcr.train(graph, vcr.Split.random(graph.labels), config, out=tmp_path / "run", device="cpu")
+    before = len(seeds)
+    command("report", str(made.path), "--device", "cpu", "--nodes", "20")
+    command("explain", str(made.path), "--node", "3", "--device", "cpu")
+    assert before > 0
+    assert len(seeds) > before
+    assert all(weighted)
+    assert set(seeds) == {6}  # METIS treats 0 and 1 alike, so seeds are counted from 1

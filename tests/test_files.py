@@ -236,6 +236,7 @@ def test_splits_beside_the_data(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text("0\n1\n")
     with pytest.raises(StoreError, match=r"has train\.txt but no val\.txt"):
         read_splits(tmp_path)
+    (tmp_path / "edges.csv").write_text("0,1\n2,3\n")
     (tmp_path / "val.txt").write_text("2\n")
     (tmp_path / "test.csv").write_text("3\n")
     assert [split.train.tolist() for split in read_splits(tmp_path)] == [[0, 1]]
@@ -318,13 +319,41 @@ def test_split_files_use_names_where_nodes_have_them(tmp_path: Path) -> None:
     (tmp_path / "labels.csv").write_text("node,label\n4,0\n3,1\n2,0\n1,1\n")
     for part, entry in (("train", "1\n2\n"), ("val", "3\n"), ("test", "4\n")):
         (tmp_path / f"{part}.txt").write_text(entry)
-    names = read_graph(tmp_path).names
-    assert names is not None
-    (split,) = read_splits(tmp_path, names)
-    assert names[split.train].tolist() == ["2", "1"]
+    graph = read_graph(tmp_path)
+    assert graph.names is not None
+    for known in (graph, None):
+        (split,) = read_splits(tmp_path, known)
+        assert graph.names[split.train].tolist() == ["2", "1"]
     (tmp_path / "val.txt").write_text("9\n")
     with pytest.raises(GraphError, match="val.txt line 1: there is no node named '9'"):
-        read_splits(tmp_path, names)
+        read_splits(tmp_path, graph)
+
+
+def test_splits_in_arrays_are_rows_or_names_but_never_guessed(tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text("1,2\n2,3\n3,4\n")
+    (tmp_path / "labels.csv").write_text("node,label\n4,0\n3,1\n2,0\n1,1\n")
+    np.savez(tmp_path / "split.npz", train=[0, 1], val=[2], test=[3])  # no node is named 0: these are rows
+    assert [split.train.tolist() for split in read_splits(tmp_path)] == [[0, 1]]
+    np.savez(tmp_path / "split.npz", train=["1", "2"], val=["3"], test=["4"])
+    assert [split.train.tolist() for split in read_splits(tmp_path)] == [[2, 3]]
+    np.savez(tmp_path / "split.npz", train=[1, 2], val=[3], test=[4])  # row 4 does not exist: these are names
+    assert [split.train.tolist() for split in read_splits(tmp_path)] == [[2, 3]]
+    np.savez(tmp_path / "split.npz", train=[1], val=[2], test=[3])
+    with pytest.raises(GraphError, match="are both names and row numbers of nodes: give masks"):
+        read_splits(tmp_path)
+    np.savez(tmp_path / "split.npz", train=[True, False, False, False], val=[0, 1, 0, 0], test=[0, 0, 1, 1])
+    with pytest.raises(StoreError, match="mixes masks and node ids"):
+        read_splits(tmp_path)
+    np.savez(tmp_path / "split.npz", train_mask=[1, 0, 0, 0], val_mask=[0, 1, 0, 0], test_mask=[0, 0, 1, 1])
+    assert [split.test.tolist() for split in read_splits(tmp_path)] == [[2, 3]]
+    (tmp_path / "split.npz").unlink()
+    for part, names in (("train", ["1"]), ("val", ["2"]), ("test", ["3", "4"])):
+        np.save(tmp_path / f"{part}.npy", names)
+    assert [split.test.tolist() for split in read_splits(tmp_path)] == [[0, 1]]
+    (tmp_path / "val.npy").unlink()
+    (tmp_path / "val.txt").write_text("2\n")
+    with pytest.raises(StoreError, match="must all be .npy files, or all be text files"):
+        read_splits(tmp_path)
 
 
 def test_nothing_is_passed_over(tmp_path: Path) -> None:

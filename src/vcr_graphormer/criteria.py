@@ -92,7 +92,7 @@ def measure_criteria(
 def _plain(graph: Graph, store: TokenStore, nodes: Any, clusters: Any, count: int, k: int) -> Criteria:
     restart, seed = float(store.config["restart"]), int(store.config["seed"])
     start = time.perf_counter()
-    ranker = Ranker.prepare(graph, None, restart, seed=seed)
+    ranker = Ranker.prepare(graph, None, restart, seed=seed, partitioner=store.config.get("partitioner", "metis"))
     prepared = time.perf_counter() - start
     tolerance = float(store.config["tolerance"])
     ranker.rank(nodes[:1], k, tolerance)  # what only the first call costs is no cost of a node

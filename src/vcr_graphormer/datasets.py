@@ -270,18 +270,21 @@ def _check_counts(dataset: Dataset, found: Counts) -> None:
     )
 
 
-def load_splits(name: str | Path, root: str | Path = "data") -> list[Split]:
-    """The published splits of a dataset, or those beside one's own data; empty where there are none.
+def load_splits(name: str | Path, root: str | Path = "data", graph: Graph | None = None) -> list[Split]:
+    """Load the published splits of a dataset, or those beside one's own data; empty where there are none.
 
     PubMed, Cora, CiteSeer: the public split. Squirrel, Actor, Texas: ten. Computer, Photo, CS, Physics: the one under
     `splits/` that strong published baselines use. arXiv-year: LINKX's five.
+
+    Parameters
+    ----------
+    graph
+        One's own graph, as `load_dataset` has read it with options of one's own: the split then belongs to it.
     """
     name = os.fspath(name)
     dataset = find_dataset(name)
     if dataset is None:
-        if name == EMBEDDED or not read_splits(_own_path(name)):
-            return []
-        return read_splits(name, read_graph(name).names)
+        return [] if name == EMBEDDED else read_splits(_own_path(name), graph)
     if dataset.splits == "LINKX":
         return read_arxiv_splits(Path(root))
     if dataset.splits == "masks":
@@ -328,7 +331,7 @@ def _make_split(config: DataConfig, graph: Graph) -> Split:
     sized = (config.train, config.val, config.stratified) != (0.6, 0.2, False)
     if config.split in ("auto", "published"):
         own_data = find_dataset(config.dataset) is None
-        splits = load_splits(config.dataset, config.root) if own_data or config.split == "published" else []
+        splits = load_splits(config.dataset, config.root, graph) if own_data or config.split == "published" else []
         if splits and config.split == "published" and not 0 <= config.seed < len(splits):
             raise ConfigError(
                 f"data.seed is {config.seed} but {config.dataset} has published splits 0 to {len(splits) - 1}"

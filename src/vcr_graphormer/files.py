@@ -10,9 +10,9 @@ import numpy as np
 
 from .arrays import Features
 from .errors import ConfigError, GraphError, StoreError
-from .formats import Columns, read_edges, read_features, read_graphml, read_labels, read_npz_graph
+from .formats import NODE, Columns, read_edges, read_features, read_graphml, read_labels, read_npz_graph
 from .graph import Graph
-from .split import PARTS, Split, read_npz
+from .split import PARTS, Split, read_lines, read_npz, read_parts
 from .storage import MANIFEST
 from .tables import TABLE, read_npy
 
@@ -72,10 +72,15 @@ def read_graph(
     return _assemble(Pieces(*read_edges(source)), directed, task, ids, name)
 
 
-def read_splits(path: str | Path, names: Columns | None = None) -> list[Split]:
-    """Splits beside one's own data: `split.npz`, or `train.*`, `val.*` and `test.*`, or keys of the .npz itself.
+def read_splits(path: str | Path, graph: Graph | None = None) -> list[Split]:
+    """Read the splits beside one's own data: `split.npz`, or `train.*`, `val.*` and `test.*`, or keys of the .npz.
 
-    Entries of text files are node names where the graph has `names`, and row numbers otherwise.
+    Text files list node names where the graph has names, and row numbers otherwise.
+
+    Parameters
+    ----------
+    graph
+        The graph the split belongs to, as the caller has read it; read from `path` if it is needed and not given.
     """
     source = Path(path)
     if source.suffix.lower() == ".npz" and source.is_file():
@@ -83,28 +88,59 @@ def read_splits(path: str | Path, names: Columns | None = None) -> list[Split]:
         return [Split.from_files(source)] if has_parts else []
     if not source.is_dir():
         return []
-    if (source / "split.npz").is_file():
-        return [Split.from_files(source / "split.npz")]
     found = [_find(source, part, (".txt", ".csv", ".tsv", ".npy")) for part in PARTS]
-    present = [file for file in found if file is not None]
-    if present and len(present) < len(PARTS):
+    files = [file for file in found if file is not None]
+    if (source / "split.npz").is_file():
+        files = [source / "split.npz"]
+    elif files and len(files) < len(PARTS):
         missing = [part for part, file in zip(PARTS, found, strict=True) if file is None]
-        raise StoreError(f"{source} has {present[0].name} but no {missing[0]}.txt: a split needs train, val and test")
-    if not present or names is None:
-        return [Split.from_files(*present)] if present else []
+        raise StoreError(f"{source} has {files[0].name} but no {missing[0]}.txt: a split needs train, val and test")
+    if not files:
+        return []
+    names = (read_graph(source) if graph is None else graph).names
+    if names is None:
+        return [Split.from_files(*files)]
     row_of = {str(name): row for row, name in enumerate(names)}
-    return [Split(*(_rows_of_names(file, row_of) for file in present))]
+    if len(files) == 1:
+        parts = read_parts(files[0])
+        if parts["train"].dtype.kind == "b":
+            return [Split.from_masks(*parts.values())]
+        return [Split(*_rows_of_arrays(list(parts.values()), files[0], row_of))]
+    if all(file.suffix.lower() == ".npy" for file in files):
+        return [Split(*_rows_of_arrays([read_npy(file).ravel() for file in files], source, row_of))]
+    return [Split(*(_rows_of_lines(file, row_of) for file in files))]
 
 
-def _rows_of_names(file: Path, row_of: dict[str, int]) -> Columns:
-    if file.suffix == ".npy":
-        entries = [str(entry) for entry in read_npy(file).ravel()]
-    else:
-        entries = [line.strip() for line in file.read_text(encoding="utf-8-sig").splitlines()]
-    unknown = next(((number, entry) for number, entry in enumerate(entries, 1) if entry and entry not in row_of), None)
+def _rows_of_lines(file: Path, row_of: dict[str, int]) -> Columns:
+    """Row numbers of a file that names one node per line; the column title `node` may stand above them."""
+    if file.suffix.lower() == ".npy":
+        raise StoreError(f"{file}: train, val and test must all be .npy files, or all be text files")
+    lines = [line.strip() for line in read_lines(file)]
+    entries = [(number, line) for number, line in enumerate(lines, 1) if line]
+    if entries and entries[0][1].lower() in NODE and entries[0][1] not in row_of:
+        del entries[0]
+    unknown = next(((number, entry) for number, entry in entries if entry not in row_of), None)
     if unknown is not None:
         raise GraphError(f"{file} line {unknown[0]}: there is no node named '{unknown[1]}'")
-    return np.array([row_of[entry] for entry in entries if entry], dtype=np.int64)
+    return np.array([row_of[entry] for _, entry in entries], dtype=np.int64)
+
+
+def _rows_of_arrays(parts: list[Columns], source: Path, row_of: dict[str, int]) -> list[Columns]:
+    """Row numbers of arrays of names, or of whole numbers where they can only be names or only be row numbers."""
+    entries = np.concatenate(parts)
+    texts = [str(entry) for entry in entries.tolist()]
+    unknown = next((text for text in texts if text not in row_of), None)
+    if unknown is not None:
+        if entries.dtype.kind not in "iu":
+            raise GraphError(f"{source}: there is no node named '{unknown}'")
+        return parts
+    rows = np.array([row_of[text] for text in texts], dtype=np.int64)
+    if entries.dtype.kind in "iu" and (entries < len(row_of)).all() and (rows != entries).any():
+        raise GraphError(
+            f"{source}: the whole numbers of the split are both names and row numbers of nodes: give masks, or text "
+            f"files of names"
+        )
+    return np.split(rows, np.cumsum([len(part) for part in parts])[:-1])
 
 
 def _open_saved(folder: Path, directed: bool, task: str, ids: str) -> Graph:

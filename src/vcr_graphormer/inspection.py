@@ -117,10 +117,12 @@ def rewiring(run: Run, nodes: NDArray[np.int64], progress: Progress | None = Non
     if not kinds:
         return found
     coarse = coarse_clusters(graph, tokens.seed, tokens.partitioner)  # these and the plain ranking serve both kinds
-    plain = Ranker.prepare(graph, None, tokens.restart, coarse).rank(nodes, _LISTED)
+    plain = Ranker.prepare(graph, None, tokens.restart, coarse).rank(nodes, _LISTED, tokens.tolerance)
     exact = run.rewiring(nodes) if graph.num_arcs <= EXACT_ARCS else {}
     for number, (kind, connections) in enumerate(kinds.items(), start=1):
-        rewired = Ranker.prepare(graph, connections, tokens.restart, coarse).rank(nodes, _LISTED)
+        leave_out = kind == "content" and run.store.config["content"] == "labels" and tokens.leave_own_label_out
+        ranker = Ranker.prepare(graph, connections, tokens.restart, coarse)
+        rewired = ranker.rank(nodes, _LISTED, tokens.tolerance, leave_out)
         estimate = estimate_transfer(plain, rewired)
         # What an estimate can see: the losses of other nodes than the source.
         row: dict[str, Any] = {"nodes": len(nodes), "estimate_elsewhere": float(estimate.mean())}

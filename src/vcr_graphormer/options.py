@@ -68,7 +68,7 @@ def read_nodes(text: str | None) -> list[str] | None:
         return None
     if text.startswith("@"):
         try:
-            lines = Path(text[1:]).read_text(encoding="utf-8").splitlines()
+            lines = Path(text[1:]).read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise StoreError(f"cannot read the nodes from {text[1:]}: {error}") from error
         return [line.strip() for line in lines if line.strip()]

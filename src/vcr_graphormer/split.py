@@ -100,9 +100,9 @@ class Split:
                 if not 0 <= column < array.shape[1]:
                     raise GraphError(f"column is {column} but the {name} mask has {array.shape[1]} columns")
                 array = array[:, column]
-            if array.ndim != 1 or not (array.dtype.kind == "b" or np.isin(array, (0, 1)).all()):
-                raise GraphError(f"the {name} mask must be booleans of shape [n] or [n, splits]")
-            parts.append(array)
+            if array.ndim != 1:
+                raise GraphError(f"the {name} mask has shape {list(array.shape)}; it must be [n] or [n, splits]")
+            parts.append(_to_mask(array, name))
         if len({len(mask) for mask in parts}) > 1:
             raise GraphError(f"the masks have lengths {', '.join(str(len(mask)) for mask in parts)}; they must agree")
         return cls(*(np.flatnonzero(mask) for mask in parts))
@@ -130,18 +130,8 @@ class Split:
 
     @classmethod
     def _from_npz(cls, file: Path) -> Split:
-        arrays = read_npz(file)
-        found, masks = {}, []
-        for part in PARTS:
-            keys = [part, f"{part}_mask", *(["valid", "valid_mask"] if part == "val" else [])]
-            key = next((key for key in keys if key in arrays), None)
-            if key is None:
-                raise StoreError(f"{file} has no array '{part}' (it has: {', '.join(sorted(arrays)) or 'nothing'})")
-            found[part] = arrays[key]
-            masks.append(key.endswith("_mask") or arrays[key].dtype.kind == "b")
-        if any(masks) != all(masks):
-            raise StoreError(f"{file} mixes masks and node ids: use one of them")
-        return cls.from_masks(found["train"], found["val"], found["test"]) if all(masks) else cls(**found)
+        parts = read_parts(file)
+        return cls.from_masks(*parts.values()) if parts["train"].dtype.kind == "b" else cls(**parts)
 
     def save(self, path: str | Path) -> Path:
         """Write the split as one `.npz` file that `from_files` reads."""
@@ -189,19 +179,43 @@ def read_npz(file: Path) -> dict[str, NDArray[Any]]:
         raise StoreError(f"{file} is not a readable .npz file of plain arrays: {error}") from error
 
 
-def _read_ids(file: Path) -> NDArray[Any]:
+def read_parts(file: Path) -> dict[str, NDArray[Any]]:
+    """Read train, val (or valid) and test of an `.npz` file: all of them boolean masks, or none."""
+    arrays = read_npz(file)
+    found, masks = {}, []
+    for part in PARTS:
+        keys = [part, f"{part}_mask", *(["valid", "valid_mask"] if part == "val" else [])]
+        key = next((key for key in keys if key in arrays), None)
+        if key is None:
+            raise StoreError(f"{file} has no array '{part}' (it has: {', '.join(sorted(arrays)) or 'nothing'})")
+        masks.append(key.endswith("_mask") or arrays[key].dtype.kind == "b")
+        found[part] = _to_mask(arrays[key], part) if masks[-1] else arrays[key]
+    if any(masks) != all(masks):
+        raise StoreError(f"{file} mixes masks and node ids: use one of them")
+    return found
+
+
+def read_lines(file: Path) -> list[str]:
+    """Read the lines of a UTF-8 text file; a byte-order mark at its start, as some editors write it, is left out."""
     if not file.is_file():
         raise StoreError(f"{file} does not exist")
     try:
-        if file.suffix == ".npy":
-            array: NDArray[Any] = np.load(file, allow_pickle=False)
-            return array
-        lines = file.read_text(encoding="utf-8").splitlines()
-        return np.asarray([_parse_id(file, number, line) for number, line in enumerate(lines, 1) if line.strip()])
-    except GraphError:
-        raise
+        return file.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise StoreError(f"{file} is not a UTF-8 text file: {error}") from error
+
+
+def _read_ids(file: Path) -> NDArray[Any]:
+    if file.suffix.lower() != ".npy":
+        lines = list(enumerate(read_lines(file), 1))
+        return np.asarray([_parse_id(file, number, line) for number, line in lines if line.strip()])
+    if not file.is_file():
+        raise StoreError(f"{file} does not exist")
+    try:
+        array: NDArray[Any] = np.load(file, allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise StoreError(f"{file} is not a readable list of node ids: {error}") from error
+    return array
 
 
 def _parse_id(file: Path, number: int, line: str) -> int:
@@ -228,6 +242,12 @@ def _check_part(value: Any, part: str) -> NDArray[np.int64]:
     if repeated.size:
         raise GraphError(f"{part} contains node {repeated[0]} more than once")
     return nodes
+
+
+def _to_mask(array: NDArray[Any], part: str) -> NDArray[np.bool_]:
+    if array.dtype.kind != "b" and not np.isin(array, (0, 1)).all():
+        raise GraphError(f"the {part} mask must be booleans of shape [n] or [n, splits]")
+    return array.astype(np.bool_)
 
 
 def _size(wanted: float | int, part: str, available: int) -> int:
