@@ -15,12 +15,12 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from common import print_table, write_result
-from peers import value_recall
 
 import vcr_graphormer as vcr
-from vcr_graphormer import vectors
-from vcr_graphormer.walks import TOLERANCE
+from benchmarks.common import print_table, write_result
+from benchmarks.peers import value_recall
+from vcr_graphormer.ranking import second_level as vectors
+from vcr_graphormer.ranking.exact import TOLERANCE
 
 K, SOURCES = 20, 200
 

@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import percent, write_result
-from training import load
-from yardsticks import Bench, test_accuracy
 
 import vcr_graphormer as vcr
-from vcr_graphormer.accuracy import result_file, variant_config
-from vcr_graphormer.inputs import find_device
-from vcr_graphormer.storage import read_json
-from vcr_graphormer.trials import Workbench
+from benchmarks.common import percent, write_result
+from benchmarks.records import result_file, variant_config
+from benchmarks.training import load
+from benchmarks.workbench import Workbench
+from benchmarks.yardsticks import Bench, test_accuracy
+from vcr_graphormer.base.files import read_json
+from vcr_graphormer.training.devices import find_device
 
 GRAPHS = ("Texas", "Actor", "Squirrel")
 NAMES = {"MLP": "MLP", "default": "our preset"}

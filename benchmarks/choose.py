@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from training import load
-from tune import SCORE, crossed_accuracy
 
 import vcr_graphormer as vcr
-from vcr_graphormer.inputs import find_device
-from vcr_graphormer.trials import Workbench
+from benchmarks.training import load
+from benchmarks.tune import SCORE, crossed_accuracy
+from benchmarks.workbench import Workbench
+from vcr_graphormer.training.devices import find_device
 
 FIRST_SEED = 200  # far from those of the search
 # Not settings of a preset: the machine's affair, or the command's.

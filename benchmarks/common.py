@@ -5,16 +5,29 @@ from __future__ import annotations
 import json
 import os
 import platform
+import sys
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import typer
 from rich.console import Console
 from rich.table import Table
 
-from vcr_graphormer import __version__
-from vcr_graphormer.accuracy import this_command
+from benchmarks.records import this_command
+from vcr_graphormer import VCRError, __version__
+from vcr_graphormer.cli.options import say_error
+
+
+def run_command(function: Callable[..., None]) -> None:
+    """Run a function as a command of its own; errors we raise on purpose become one line."""
+    try:
+        typer.run(function)
+    except VCRError as error:
+        say_error(str(error))
+        sys.exit(1)
 
 
 def percent(values: Any) -> str:

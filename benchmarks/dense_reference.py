@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from vcr_graphormer.batches import Inputs
-from vcr_graphormer.matrices import SparseRows
-from vcr_graphormer.model import EncoderLayer, VCRGraphormer
+from vcr_graphormer.model.batches import Inputs
+from vcr_graphormer.model.matrices import SparseRows
+from vcr_graphormer.model.transformer import EncoderLayer, VCRGraphormer
 
 
 def dense_matrix(matrix: Tensor | SparseRows) -> Tensor:

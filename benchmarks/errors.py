@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import print_table, write_result
-from training import load
 
 import vcr_graphormer as vcr
-from vcr_graphormer.accuracy import this_command, variant_config
-from vcr_graphormer.inputs import find_device
-from vcr_graphormer.slices import Slice, by_class, by_degree, by_homophily, local_homophily
-from vcr_graphormer.storage import read_json
-from vcr_graphormer.training import Trainer
-from vcr_graphormer.trials import Workbench
+from benchmarks.common import print_table, write_result
+from benchmarks.records import this_command, variant_config
+from benchmarks.training import load
+from benchmarks.workbench import Workbench
+from vcr_graphormer.base.files import read_json
+from vcr_graphormer.explain.slices import Slice, by_class, by_degree, by_homophily, local_homophily
+from vcr_graphormer.training.devices import find_device
+from vcr_graphormer.training.trainer import Trainer
 
 GRAPHS = ("PubMed", "Computer", "Photo", "CS", "Physics", "Squirrel", "Actor", "Texas")
 

@@ -15,11 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from common import print_table
-from training import load
 
 import vcr_graphormer as vcr
-from vcr_graphormer.accuracy import variant_config
+from benchmarks.common import print_table
+from benchmarks.records import variant_config
+from benchmarks.training import load
 
 
 def main() -> None:

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import print_table, write_result
-from training import load
 
 import vcr_graphormer as vcr
-from vcr_graphormer.accuracy import this_command
-from vcr_graphormer.inputs import find_device
-from vcr_graphormer.storage import read_json
-from vcr_graphormer.trials import Workbench
+from benchmarks.common import print_table, write_result
+from benchmarks.records import this_command
+from benchmarks.training import load
+from benchmarks.workbench import Workbench
+from vcr_graphormer.base.files import read_json
+from vcr_graphormer.training.devices import find_device
 
 GRAPHS = ("Photo", "PubMed", "Squirrel", "Actor")
 SEEDS = [100, 101, 102]

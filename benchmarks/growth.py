@@ -18,11 +18,11 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from common import print_table, write_result
-from scale import in_a_process
 
 import vcr_graphormer as vcr
-from vcr_graphormer.measure import peak_memory, reset_peak_memory
+from benchmarks.common import print_table, write_result
+from benchmarks.scale import in_a_process
+from vcr_graphormer.base.machine import peak_memory, reset_peak_memory
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from common import percent
-from training import load
 
 import vcr_graphormer as vcr
-from vcr_graphormer.accuracy import Record, choose_split, result_file
-from vcr_graphormer.storage import read_json
+from benchmarks.common import percent
+from benchmarks.records import Record, choose_split, result_file
+from benchmarks.training import load
+from vcr_graphormer.base.files import read_json
 
 GRAPHS = ("PubMed", "Computer", "Photo", "CS", "Physics", "Squirrel", "Actor", "Texas")
 ROWS_AT_ONCE = 512

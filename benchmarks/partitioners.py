@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import print_table, write_result
-from peers import value_recall
-from scale import in_a_process
-from training import load
 
 import vcr_graphormer as vcr
-from vcr_graphormer.connections import PARTITIONERS
-from vcr_graphormer.measure import peak_memory, reset_peak_memory
-from vcr_graphormer.vectors import coarse_clusters
+from benchmarks.common import print_table, write_result
+from benchmarks.peers import value_recall
+from benchmarks.scale import in_a_process
+from benchmarks.training import load
+from vcr_graphormer.base.machine import peak_memory, reset_peak_memory
+from vcr_graphormer.ranking.connections import PARTITIONERS
+from vcr_graphormer.ranking.second_level import coarse_clusters
 
 CLUSTERS = {"PubMed": 10, "Computer": 10, "Photo": 10, "Physics": 50, "Squirrel": 10}
 

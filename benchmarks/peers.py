@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import vcr_graphormer as vcr
-from vcr_graphormer.walks import transition_matrix
+from vcr_graphormer.ranking.exact import transition_matrix
 
 
 @nb.njit(cache=True)

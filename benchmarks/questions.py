@@ -20,19 +20,20 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import torch
-from common import percent
 from torch import Tensor
-from training import load
 
 import vcr_graphormer as vcr
-from vcr_graphormer.accuracy import this_command, variant_config, with_defaults
-from vcr_graphormer.inputs import find_device
-from vcr_graphormer.run import versions
-from vcr_graphormer.settings import ModelConfig, TrainConfig
-from vcr_graphormer.split import Split
-from vcr_graphormer.storage import read_json, write_json
-from vcr_graphormer.store import TokenConfig
-from vcr_graphormer.trials import Workbench
+from benchmarks.common import percent
+from benchmarks.records import this_command, variant_config, with_defaults
+from benchmarks.training import load
+from benchmarks.workbench import Workbench
+from vcr_graphormer.base.files import read_json, write_json
+from vcr_graphormer.data.split import Split
+from vcr_graphormer.model.config import ModelConfig
+from vcr_graphormer.runs.run import versions
+from vcr_graphormer.tokens.config import TokenConfig
+from vcr_graphormer.training.config import TrainConfig
+from vcr_graphormer.training.devices import find_device
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt

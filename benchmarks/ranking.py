@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import print_table, write_result
-from peers import plain_push, pyg_ranking, value_recall
 
 import vcr_graphormer as vcr
-from vcr_graphormer.vectors import coarse_clusters
-from vcr_graphormer.walks import TOLERANCE
+from benchmarks.common import print_table, write_result
+from benchmarks.peers import plain_push, pyg_ranking, value_recall
+from vcr_graphormer.ranking.exact import TOLERANCE
+from vcr_graphormer.ranking.second_level import coarse_clusters
 
 K, RESTART, SOURCES = 20, 0.15, 200
 GRAPHS = ("PubMed", "Computer", "Photo", "Squirrel", "generated")

@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import print_table, write_result
 
 import vcr_graphormer as vcr
-from vcr_graphormer.config import load_config
-from vcr_graphormer.measure import peak_memory
-from vcr_graphormer.resources import METIS_PER_ARC, PARTITION_PER_NODE, THREAD_PER_NODE, VECTORS_PER_NODE
-from vcr_graphormer.training import Examples, Trainer
+from benchmarks.common import print_table, write_result
+from vcr_graphormer.base.machine import peak_memory
+from vcr_graphormer.runs.config import load_config
+from vcr_graphormer.tokens.resources import METIS_PER_ARC, PARTITION_PER_NODE, THREAD_PER_NODE, VECTORS_PER_NODE
+from vcr_graphormer.training.trainer import Examples, Trainer
 
 NODES, EDGES, FEATURES, CLASSES = 2_449_029, 61_859_140, 100, 47
 RANKINGS = ("structure vectors", "structure ranking", "content vectors", "content ranking")

@@ -22,17 +22,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import print_table, write_result
-from scale import CLASSES, FEATURES, NODES
-from training import load, peak_gigabytes, replace_floats
 
 import vcr_graphormer as vcr
-from vcr_graphormer.config import load_config
-from vcr_graphormer.inference import choose_precision
-from vcr_graphormer.inputs import find_device
-from vcr_graphormer.storage import write_manifest
-from vcr_graphormer.store import FORMAT_VERSION, KIND
-from vcr_graphormer.training import Examples, Trainer
+from benchmarks.common import print_table, write_result
+from benchmarks.scale import CLASSES, FEATURES, NODES
+from benchmarks.training import load, peak_gigabytes, replace_floats
+from vcr_graphormer.base.folders import write_manifest
+from vcr_graphormer.runs.config import load_config
+from vcr_graphormer.tokens.store import FORMAT_VERSION, KIND
+from vcr_graphormer.training.devices import choose_precision, find_device
+from vcr_graphormer.training.trainer import Examples, Trainer
 
 
 def imitate(size: float, config: vcr.TokenConfig, folder: Path) -> tuple[vcr.Graph, vcr.TokenStore]:

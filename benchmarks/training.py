@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import print_table, write_result
-from dense_reference import DenseReference
 from torch import Tensor
 
 import vcr_graphormer as vcr
-from vcr_graphormer.inference import choose_precision, compute
-from vcr_graphormer.inputs import find_device
-from vcr_graphormer.training import Examples, Trainer
+from benchmarks.common import print_table, write_result
+from benchmarks.dense_reference import DenseReference
+from vcr_graphormer.training.devices import choose_precision, find_device
+from vcr_graphormer.training.inference import compute
+from vcr_graphormer.training.trainer import Examples, Trainer
 
 # The authors' settings: hops, clusters, structure, content, hidden, layers.
 PAPER = {

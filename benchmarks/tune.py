@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 import optuna
-from training import load
 
 import vcr_graphormer as vcr
-from vcr_graphormer.inputs import find_device
-from vcr_graphormer.trials import Workbench
+from benchmarks.training import load
+from benchmarks.workbench import Workbench
+from vcr_graphormer.training.devices import find_device
 
 FIRST_SEED = 100
 SCORE = "crossed"  # how a trial was judged, said in the log

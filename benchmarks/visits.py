@@ -13,10 +13,10 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from common import print_table, write_result
-from peers import plain_push, value_recall
 
 import vcr_graphormer as vcr
+from benchmarks.common import print_table, write_result
+from benchmarks.peers import plain_push, value_recall
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt

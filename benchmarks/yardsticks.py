@@ -22,18 +22,18 @@ import numpy as np
 import optuna
 import torch
 import torch.nn.functional as F  # noqa: N812
-from common import percent
 from torch import Tensor, nn
 from torch_geometric.nn import APPNP, MLP
 from torch_geometric.nn.models import GAT, GCN, LINKX, GraphSAGE
 from torch_geometric.utils import add_self_loops, remove_self_loops, to_torch_csr_tensor
-from training import load
-from tune import SCORE, crossed
 
 import vcr_graphormer as vcr
-from vcr_graphormer.accuracy import Record, choose_split, result_file
-from vcr_graphormer.inputs import find_device
-from vcr_graphormer.storage import read_json
+from benchmarks.common import percent
+from benchmarks.records import Record, choose_split, result_file
+from benchmarks.training import load
+from benchmarks.tune import SCORE, crossed
+from vcr_graphormer.base.files import read_json
+from vcr_graphormer.training.devices import find_device
 
 MODELS = ("MLP", "GCN", "GraphSAGE", "GAT", "APPNP", "LINKX")
 LINKS = ("both", "out", "in")  # whose messages a node reads: all its neighbours', those it points to, or at it

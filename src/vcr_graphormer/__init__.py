@@ -9,74 +9,69 @@ __version__ = "0.1.0"
 
 # Where each public name lives. They are imported on first use, so that `vcr-graphormer --help` stays fast.
 _HOMES = {
-    "Batch": "batches",
+    "Batch": "model.batches",
     "ClusterError": "errors",
-    "Config": "config",
+    "Config": "runs.config",
     "ConfigError": "errors",
-    "Connections": "connections",
-    "Graph": "graph",
+    "Connections": "ranking.connections",
+    "Graph": "data.graph",
     "GraphError": "errors",
-    "Inputs": "batches",
-    "ModelConfig": "settings",
-    "Predictions": "predictions",
-    "Ranker": "pagerank",
-    "Ranking": "pagerank",
+    "Inputs": "model.batches",
+    "ModelConfig": "model.config",
+    "Predictions": "runs.predictions",
+    "Ranker": "ranking.pagerank",
+    "Ranking": "ranking.ranker",
     "RanksError": "errors",
-    "Run": "run",
-    "Split": "split",
+    "Run": "runs.run",
+    "Split": "data.split",
     "StoreError": "errors",
-    "TokenConfig": "store",
-    "TokenStore": "store",
-    "TrainConfig": "settings",
+    "TokenConfig": "tokens.config",
+    "TokenStore": "tokens.store",
+    "TrainConfig": "training.config",
     "TrainingError": "errors",
     "VCRError": "errors",
-    "VCRGraphormer": "model",
-    "content_connections": "connections",
-    "digits": "builtin",
-    "exact_pagerank": "walks",
-    "feature_connections": "connections",
-    "generate": "builtin",
-    "hop_features": "hops",
-    "load_config": "config",
-    "load_dataset": "datasets",
-    "load_splits": "datasets",
-    "paper_split": "datasets",
-    "make_inputs": "inputs",
-    "rank": "pagerank",
-    "resume": "launch",
-    "structure_connections": "connections",
-    "tokenize": "tokens",
-    "train": "launch",
+    "VCRGraphormer": "model.transformer",
+    "content_connections": "ranking.connections",
+    "digits": "data.generated",
+    "exact_pagerank": "ranking.exact",
+    "feature_connections": "ranking.connections",
+    "generate": "data.generated",
+    "hop_features": "tokens.hops",
+    "load_config": "runs.config",
+    "load_dataset": "data.datasets",
+    "load_splits": "data.datasets",
+    "paper_split": "data.datasets",
+    "make_inputs": "model.inputs",
+    "rank": "ranking.pagerank",
+    "resume": "runs.launch",
+    "structure_connections": "ranking.connections",
+    "tokenize": "tokens.build",
+    "train": "runs.launch",
 }
 
 if TYPE_CHECKING:
-    from .batches import Batch, Inputs
-    from .builtin import digits, generate
-    from .config import Config, load_config
-    from .connections import Connections, content_connections, feature_connections, structure_connections
-    from .datasets import load_dataset, load_splits, paper_split
-    from .errors import (
-        ClusterError,
-        ConfigError,
-        GraphError,
-        RanksError,
-        StoreError,
-        TrainingError,
-        VCRError,
-    )
-    from .graph import Graph
-    from .hops import hop_features
-    from .inputs import make_inputs
-    from .launch import resume, train
-    from .model import VCRGraphormer
-    from .pagerank import Ranker, Ranking, rank
-    from .predictions import Predictions
-    from .run import Run
-    from .settings import ModelConfig, TrainConfig
-    from .split import Split
-    from .store import TokenConfig, TokenStore
-    from .tokens import tokenize
-    from .walks import exact_pagerank
+    from .data.datasets import load_dataset, load_splits, paper_split
+    from .data.generated import digits, generate
+    from .data.graph import Graph
+    from .data.split import Split
+    from .errors import ClusterError, ConfigError, GraphError, RanksError, StoreError, TrainingError, VCRError
+    from .model.batches import Batch, Inputs
+    from .model.config import ModelConfig
+    from .model.inputs import make_inputs
+    from .model.transformer import VCRGraphormer
+    from .ranking.connections import Connections, content_connections, feature_connections, structure_connections
+    from .ranking.exact import exact_pagerank
+    from .ranking.pagerank import Ranker, rank
+    from .ranking.ranker import Ranking
+    from .runs.config import Config, load_config
+    from .runs.launch import resume, train
+    from .runs.predictions import Predictions
+    from .runs.run import Run
+    from .tokens.build import tokenize
+    from .tokens.config import TokenConfig
+    from .tokens.hops import hop_features
+    from .tokens.store import TokenStore
+    from .training.config import TrainConfig
 
 __all__ = [
     "Batch",

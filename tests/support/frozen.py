@@ -36,7 +36,7 @@ def graphs() -> dict[str, vcr.Graph]:
     random = np.random.default_rng(5)
     edges = np.stack([np.repeat(np.arange(NODES), plain.degrees), plain.indices])
     some = random.random(edges.shape[1]) < 0.7
-    weights = np.float32(0.1) + random.random(edges.shape[1], dtype=np.float64).astype(np.float32)
+    weights = np.asarray(random.random(edges.shape[1]), dtype=np.float32) + np.float32(0.1)
     about: dict[str, Any] = {"num_nodes": NODES, "features": plain.features, "labels": plain.labels}
     marks = (random.random((NODES, 3)) < 0.4).astype(np.int8)
     features = np.asarray(plain.features)
@@ -142,7 +142,7 @@ def explain_data(run: vcr.Run) -> Any:
 
 
 def _command(*words: str) -> str:
-    from vcr_graphormer.cli import main
+    from vcr_graphormer.cli.main import main
 
     text, before = io.StringIO(), sys.argv
     sys.argv = ["vcr-graphormer", *words]

@@ -1,0 +1,182 @@
+"""Tables and a picture of accuracy, made from result files alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vcr_graphormer.base.files import read_json
+from vcr_graphormer.data.datasets import DATASETS
+from vcr_graphormer.errors import ConfigError, StoreError
+from vcr_graphormer.runs.presets import VARIANTS
+
+# Test accuracy in percent as printed in the paper's table, for comparison.
+PAPER_RESULTS = {
+    "PubMed": 89.77,
+    "CoraFull": 71.67,
+    "Computer": 91.75,
+    "Photo": 95.53,
+    "CS": 95.37,
+    "Physics": 97.34,
+    "Reddit": 93.69,
+    "AMiner": 53.59,
+    "Amazon2M": 76.09,
+    "arXiv-year": 54.15,
+}
+PRINTED = "printed in the paper"
+# The best published on the fixed splits of protocol B, to our knowledge: tuned GAT, GraphSAGE, GraphSAGE and GCN.
+BEST_PUBLISHED = {"Computer": 94.09, "Photo": 96.78, "CS": 96.38, "Physics": 97.46}
+# What stands below a table, by protocol: the name of the row, its numbers, and what is said where there is none.
+COMPARED = {"A": (PRINTED, PAPER_RESULTS, "figure only"), "B": ("best published", BEST_PUBLISHED, "not looked up")}
+# Our variants under the names a stranger understands; yardsticks keep theirs. Their order is the table's.
+METHODS = {
+    "nearest": "nearest by links",
+    "MLP": "MLP",
+    "GCN": "GCN",
+    "GraphSAGE": "GraphSAGE",
+    "GAT": "GAT",
+    "APPNP": "APPNP",
+    "LINKX": "LINKX",
+    "hops": "hops only",
+    "pagerank": "hops and PageRank, no super nodes",
+    "paper": "VCR-Graphormer, the paper's settings",
+    "default": "VCR-Graphormer, our presets",
+}
+
+
+def read_results(folder: Path) -> list[dict[str, Any]]:
+    """Every result file with mean and deviation of its runs, in percent."""
+    rows = []
+    for file in sorted(folder.glob("*-[AB]-*.json")):
+        try:
+            content = read_json(file)
+            values = [100 * float(run["test"]) for run in content["runs"]]
+            _ = content["dataset"], content["protocol"], content["variant"]
+        except (StoreError, KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"{file} is damaged or no result file: delete it and measure again") from error
+        if not values:
+            continue
+        spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+        rows.append({**content, "mean": float(np.mean(values)), "std": spread, "count": len(values)})
+    return rows
+
+
+def arrange(rows: list[dict[str, Any]], protocol: str) -> dict[str, dict[str, dict[str, Any]]]:
+    """Dataset → variant → row of one protocol, both in the order of the paper's tables."""
+    chosen = {(row["dataset"], row["variant"]): row for row in rows if row["protocol"] == protocol}
+    datasets = dict.fromkeys([*DATASETS, *(name for name, _ in chosen)])
+    variants = methods(rows)
+    found = {
+        name: {variant: chosen[name, variant] for variant in variants if (name, variant) in chosen} for name in datasets
+    }
+    return {name: results for name, results in found.items() if results}
+
+
+def methods(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """Variant → name in tables; those we do not know come last, under their own."""
+    return METHODS | {row["variant"]: row["variant"] for row in rows if row["variant"] not in METHODS}
+
+
+def accuracy_table(rows: list[dict[str, Any]], protocol: str, only: tuple[str, ...] = ()) -> str:
+    """A Markdown table of one protocol: a row per method, a column per dataset.
+
+    The best of all variants and of the printed numbers is bold, if it is among several. `only`: show these variants;
+    the default is all.
+    """
+    found = arrange(rows, protocol)
+    shown = {
+        name: method
+        for name, method in methods(rows).items()
+        if (not only or name in only) and any(name in results for results in found.values())
+    }
+    means = {name: {variant: row["mean"] for variant, row in results.items()} for name, results in found.items()}
+    label, numbers, absent = COMPARED[protocol]
+    for name in means.keys() & numbers.keys():
+        means[name][label] = numbers[name]
+    lines = ["| test accuracy, % | " + " | ".join(found) + " |", "| --- |" + " --- |" * len(found)]
+    for variant, method in shown.items():
+        cells = [
+            _cell(means[name], variant, f"{results[variant]['mean']:.2f} ± {results[variant]['std']:.2f}")
+            if variant in results
+            else "not measured"
+            for name, results in found.items()
+        ]
+        lines.append(f"| {method} | " + " | ".join(cells) + " |")
+    cells = [_cell(means[name], label, f"{numbers[name]:.2f}") if name in numbers else absent for name in found]
+    lines.append(f"| {label} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def paired_table(rows: list[dict[str, Any]], protocol: str = "A") -> str:
+    """Our presets against the best yardstick of each dataset, split by split, as Markdown.
+
+    The splits are shared, so the mean difference has a smaller error than the difference of two means suggests.
+    """
+    lines = ["| | best yardstick | ours minus it | standard error | splits on which ours is better |"]
+    lines.append("| --- | --- | --- | --- | --- |")
+    for name, results in arrange(rows, protocol).items():
+        others = [variant for variant in results if variant not in VARIANTS]
+        if "default" not in results or not others:
+            continue
+        best = max(others, key=lambda variant: float(results[variant]["mean"]))
+        tests = [{run["seed"]: 100 * run["test"] for run in results[which]["runs"]} for which in ("default", best)]
+        seeds = sorted(tests[0].keys() & tests[1].keys())
+        gain = np.array([tests[0][seed] - tests[1][seed] for seed in seeds])
+        error = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else np.nan
+        missing = "" if len(others) == len(METHODS) - len(VARIANTS) else f" (of {len(others)} measured)"
+        cells = [name, METHODS.get(best, best) + missing, f"{gain.mean():+.2f}", f"{error:.2f}"]
+        lines.append("| " + " | ".join([*cells, f"{(gain > 0).sum()} of {len(gain)}"]) + " |")
+    return "\n".join(lines)
+
+
+def _cell(means: dict[str, float], variant: str, text: str) -> str:
+    return f"**{text}**" if len(means) > 1 and means[variant] == max(means.values()) else text
+
+
+def not_measured(rows: list[dict[str, Any]]) -> list[str]:
+    """The paper's datasets without a result."""
+    measured = {row["dataset"] for row in rows}
+    return [name for name, dataset in DATASETS.items() if dataset.paper is not None and name not in measured]
+
+
+def draw_accuracy(rows: list[dict[str, Any]], protocol: str, file: Path) -> None:
+    """A panel per dataset: each method's mean, its deviation and every single run."""
+    try:
+        import matplotlib as mpl
+    except ImportError as error:
+        raise ConfigError("a plot needs the package matplotlib: pip install matplotlib") from error
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    found = arrange(rows, protocol)
+    columns = min(4, len(found))
+    lines = -(-len(found) // columns)
+    figure, panels = plt.subplots(lines, columns, figsize=(3.4 * columns, 2.9 * lines), dpi=110, squeeze=False)
+    for panel in panels.flat[len(found) :]:
+        panel.set_visible(False)
+    names = methods(rows)
+    variants = [name for name in names if any(name in results for results in found.values())]
+    for number, (panel, (dataset, results)) in enumerate(zip(panels.flat, found.items(), strict=False)):
+        for variant, row in results.items():
+            place = variants.index(variant)
+            # Colours that stay apart for the colour-blind; ours also differs by its marker.
+            colour, marker = ("#D55E00", "D") if variant == "default" else ("#0072B2", "o")
+            runs = [100 * run["test"] for run in row["runs"]]
+            panel.plot(runs, [place] * len(runs), "|", color="#999999", zorder=1)
+            panel.errorbar(row["mean"], place, xerr=row["std"], fmt=marker, color=colour, capsize=3, zorder=2)
+        if protocol == "A" and dataset in PAPER_RESULTS:
+            panel.axvline(PAPER_RESULTS[dataset], color="#009E73", linestyle="--", linewidth=1)
+        labels = [names[name] for name in variants] if number % columns == 0 else []
+        panel.set_yticks(range(len(variants)), labels or [""] * len(variants), fontsize=8)
+        panel.set_ylim(len(variants) - 0.5, -0.5)
+        panel.set_title(dataset, fontsize=10)
+        panel.grid(axis="x", color="#dddddd", linewidth=0.5)
+        panel.spines[["top", "right"]].set_visible(False)
+    note = "; dashed: printed in the paper" if protocol == "A" else ""
+    figure.suptitle(f"Test accuracy in percent, protocol {protocol}: mean, deviation and every run{note}", fontsize=11)
+    figure.tight_layout()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file)
+    plt.close(figure)

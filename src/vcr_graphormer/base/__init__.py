@@ -1,0 +1,1 @@
+"""Checks, files, folders, long jobs and what the machine has. Knows nothing of graphs."""

@@ -1,0 +1,198 @@
+"""A folder of memory-mapped `.npy` files and a manifest, written so that it exists whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ..errors import StoreError
+from .checks import Array
+from .files import _cannot_write, replace_file, write_array
+
+MANIFEST = "manifest.json"
+
+
+MapMode = Literal["r", "c"]
+
+
+def digest(*arrays: Array | None) -> str:
+    """Hash dtype, shape and content of arrays; the same values give the same text on every machine.
+
+    >>> digest(np.arange(3, dtype=np.int32)) == digest(np.arange(3, dtype=np.int32))
+    True
+    >>> digest(np.arange(3, dtype=np.int32)) == digest(np.arange(3, dtype=np.int64))
+    False
+    """
+    state = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        if array is None:
+            state.update(b"none;")
+            continue
+        if array.dtype.hasobject:
+            raise StoreError(f"an array of type {array.dtype} cannot be hashed: convert it to a plain dtype first")
+        state.update(f"{array.dtype.newbyteorder('<').str}{array.shape};".encode())
+        flat = array.reshape(-1)
+        # Blocks, so that hashing a memory-mapped array never copies it whole.
+        for start in range(0, flat.size, 1 << 22):
+            block = flat[start : start + (1 << 22)]
+            state.update(np.ascontiguousarray(block, dtype=block.dtype.newbyteorder("<")).view(np.uint8).data)
+    return state.hexdigest()
+
+
+def differences(first: Mapping[str, str], second: Mapping[str, str]) -> list[str]:
+    """Names under which two identities differ, or that only one of them has."""
+    return sorted(name for name in {**first, **second} if first.get(name) != second.get(name))
+
+
+def write_folder(
+    path: str | Path, kind: str, version: int, arrays: Mapping[str, Array], meta: Mapping[str, Any], overwrite: bool
+) -> Path:
+    """Write `arrays` and a manifest to a temporary folder beside `path`, then rename it to `path`.
+
+    A crash at any moment leaves either no folder of that name or the complete one.
+    """
+    target = Path(path)
+    if target.exists() and not overwrite:
+        raise StoreError(f"{target} exists: choose another name, delete it, or pass overwrite=True")
+    if target.exists() and not is_folder_of(target, kind):
+        raise StoreError(f"{target} exists and is not a saved {kind}: refusing to replace it")
+    temporary = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
+        temporary.chmod(0o755)
+        for name, array in arrays.items():
+            write_array(temporary / f"{name}.npy", array)
+        write_manifest(temporary, kind, version, arrays, meta)
+        if target.exists():
+            retired = temporary.with_suffix(".old")
+            target.rename(retired)
+            try:
+                temporary.rename(target)
+            except OSError:
+                retired.rename(target)
+                raise
+            shutil.rmtree(retired)
+        else:
+            temporary.rename(target)
+    except OSError as error:
+        raise _cannot_write(target, error) from error
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return target
+
+
+def write_manifest(
+    folder: Path,
+    kind: str,
+    version: int,
+    arrays: Mapping[str, Array],
+    meta: Mapping[str, Any],
+    checksums: Mapping[str, str] | None = None,
+) -> None:
+    """Describe the arrays that lie in a folder. The folder opens only from then on: write it last.
+
+    `checksums` are those that are known already.
+    """
+    described = {
+        name: {
+            "dtype": array.dtype.str,
+            "shape": list(array.shape),
+            "bytes": (folder / f"{name}.npy").stat().st_size,
+            "checksum": (checksums or {}).get(name) or digest(array),
+        }
+        for name, array in arrays.items()
+    }
+    manifest = {"kind": kind, "version": version, "meta": dict(meta), "arrays": described}
+    with replace_file(folder / MANIFEST) as temporary:
+        temporary.write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
+
+
+def verify_folder(path: str | Path) -> None:
+    """Read every array of a saved folder and compare it with its checksum; the first that differs is named."""
+    for name, about in read_manifest(path)["arrays"].items():
+        file = Path(path) / f"{name}.npy"
+        if digest(open_array(file, about)) != about["checksum"]:
+            raise StoreError(f"{file} does not match its checksum: it was changed or damaged after it was written")
+
+
+def is_intact(path: Path) -> bool:
+    """Whether `path` is a saved folder in which every array matches its checksum."""
+    try:
+        verify_folder(path)
+    except StoreError:
+        return False
+    return True
+
+
+def is_folder_of(path: Path, kind: str) -> bool:
+    """Whether `path` is a saved folder of that kind, by its manifest."""
+    try:
+        return bool(read_manifest(path)["kind"] == kind)
+    except StoreError:
+        return False
+
+
+def read_manifest(path: str | Path) -> dict[str, Any]:
+    """The manifest of a saved folder, checked for its outer form."""
+    file = Path(path) / MANIFEST
+    if not file.is_file():
+        raise StoreError(f"{path} is not a saved folder: {MANIFEST} is missing")
+    try:
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise StoreError(f"{file} is damaged: {error}") from error
+    if not isinstance(manifest, dict) or not {"kind", "version", "meta", "arrays"} <= manifest.keys():
+        raise StoreError(f"{file} is not a manifest of ours: it needs kind, version, meta and arrays")
+    if not isinstance(manifest["meta"], dict) or not isinstance(manifest["arrays"], dict):
+        raise StoreError(f"{file} is damaged: meta and arrays must be tables")
+    for name, about in manifest["arrays"].items():
+        kinds = {"dtype": str, "shape": list, "bytes": int, "checksum": str}
+        if not isinstance(about, dict) or any(not isinstance(about.get(key), kind) for key, kind in kinds.items()):
+            raise StoreError(f"{file} is damaged: the entry of '{name}' needs dtype, shape, bytes and checksum")
+    return manifest
+
+
+def open_folder(
+    path: str | Path, kind: str, version: int, mode: MapMode = "r"
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Open a folder written by `write_folder`: its meta data and its arrays, memory-mapped read-only.
+
+    With mode `c` the arrays look writable, but what is written never reaches the file.
+    """
+    manifest = read_manifest(path)
+    if manifest["kind"] != kind:
+        raise StoreError(f"{path} holds a {manifest['kind']}, not a {kind}")
+    if manifest["version"] != version:
+        raise StoreError(f"{path} has format version {manifest['version']}; this package reads version {version}")
+    return manifest["meta"], {
+        name: open_array(Path(path) / f"{name}.npy", about, mode) for name, about in manifest["arrays"].items()
+    }
+
+
+def open_array(file: Path, about: Mapping[str, Any], mode: MapMode = "r") -> Array:
+    """Memory-map one array after comparing it with what the manifest says about it."""
+    if not file.is_file():
+        raise StoreError(f"{file} is missing, but the manifest lists it")
+    size = file.stat().st_size
+    if size != about["bytes"]:
+        raise StoreError(f"{file} has {size} bytes but the manifest says {about['bytes']}: it was cut short or changed")
+    try:
+        # An array without elements cannot be memory-mapped.
+        empty = 0 in about["shape"]
+        array: Array = np.load(file, mmap_mode=None if empty else mode, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise StoreError(f"{file} is not a readable .npy file: {error}") from error
+    if array.dtype.str != about["dtype"] or list(array.shape) != about["shape"]:
+        raise StoreError(
+            f"{file} holds {array.dtype.str}{list(array.shape)} but the manifest says {about['dtype']}{about['shape']}"
+        )
+    return array

@@ -1,0 +1,142 @@
+"""Graph and training nodes → `TokenStore`: both rankings and the hop features, in stages that survive interruption."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from .. import __version__
+from ..errors import StoreError
+from .checks import Array
+from .files import claim, open_array_file, read_json, replace_file, write_array, write_json
+from .folders import differences, digest
+from .machine import peak_memory, reset_peak_memory
+
+Progress = Callable[[str, int, int], None]
+
+
+class JobFolder:
+    """The arrays of a job by name, each written whole, remembered with its checksum, and trusted only if it matches.
+
+    Use as a context: entering claims the folder for this process and refuses unfinished work of another job.
+    """
+
+    def __init__(self, path: Path, identity: Mapping[str, str]) -> None:
+        self.path, self.parts = path, path / "parts"
+        self.identity = {**identity, "package version": __version__}
+        self.checksums: dict[str, str] = {}
+        self._lock: Any = None
+
+    def __enter__(self) -> JobFolder:
+        job = self.path / "job.json"
+        if self.path.exists() and not job.is_file() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise StoreError(f"{self.path} exists and is not a token store: choose another folder")
+        if not job.is_file():
+            write_json(job, self.identity)
+        self._lock = claim(job)
+        try:
+            self._resume(job)
+        except StoreError:
+            self._lock.close()
+            raise
+        return self
+
+    def _resume(self, job: Path) -> None:
+        different = differences(self.identity, read_json(job))
+        if different:
+            raise StoreError(
+                f"{self.path} holds unfinished work of another {', '.join(different)}: finish it, delete it, or choose "
+                f"another folder"
+            )
+        for left in (*self.path.glob(".*.tmp"), *self.parts.glob(".*.tmp"), *self.parts.glob(".*.old")):
+            if left.is_dir():  # of a process that was killed while writing
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink(missing_ok=True)
+        finished = self.parts / "finished.json"
+        self.checksums = read_json(finished) if finished.is_file() else {}
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.close()
+
+    def end(self) -> None:
+        """The work is done: only its result stays."""
+        shutil.rmtree(self.parts, ignore_errors=True)
+        (self.path / "job.json").unlink(missing_ok=True)
+
+    def write(self, name: str, array: Array) -> Array:
+        """Write one array of the result."""
+        write_array(self._file(name), array)
+        return self._remember(name)
+
+    def write_blocks(self, name: str, shape: tuple[int, ...], dtype: str, blocks: Iterable[Any]) -> Array:
+        """Write one array block of rows by block of rows, so that it never lies in memory whole."""
+        with replace_file(self._file(name)) as temporary, temporary.open("wb") as file:
+            header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            rows = 0
+            for block in blocks:
+                np.ascontiguousarray(block, dtype=dtype).tofile(file)
+                rows += len(block)
+        if rows != shape[0]:
+            raise StoreError(
+                f"{self._file(name)} got {rows} rows instead of {shape[0]}: delete {self.path}, start again"
+            )
+        return self._remember(name)
+
+    def open(self, name: str) -> Array | None:
+        """A finished array of the result; None where it is not finished, or not as it was left."""
+        file = self._file(name)
+        if name not in self.checksums or not file.is_file():
+            return None
+        try:
+            array = open_array_file(file)
+        except (ValueError, OSError):
+            return None
+        return array if digest(array) == self.checksums[name] else None
+
+    def _remember(self, name: str) -> Array:
+        array = open_array_file(self._file(name))
+        self.checksums[name] = digest(array)
+        write_json(self.parts / "finished.json", self.checksums)
+        return array
+
+    def _file(self, name: str) -> Path:
+        return self.path / f"{name}.npy"
+
+
+class Stages:
+    """Rows of measurements by stage, written to a file after each, so that a resumed job adds to what it had."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.rows: dict[str, dict[str, float]] = {}
+        if file.is_file():
+            with suppress(ValueError):  # damaged measurements are not worth losing the work for
+                self.rows = json.loads(file.read_text())
+
+    @contextmanager
+    def measure(self, stage: str) -> Iterator[dict[str, Any]]:
+        """Time a block; what it puts into the yielded dictionary (`visits`) is added to the stage's row."""
+        reset_peak_memory()
+        start = time.perf_counter()
+        extra: dict[str, Any] = {}
+        try:
+            yield extra
+        finally:  # what was done before an interruption counts
+            row = self.rows.setdefault(stage, {"seconds": 0.0, "visits": 0, "peak_bytes": 0})
+            row["seconds"] += time.perf_counter() - start
+            row["visits"] += int(extra.get("visits", 0))
+            row["peak_bytes"] = max(row["peak_bytes"], peak_memory())
+            with suppress(StoreError), replace_file(self.file) as temporary:
+                temporary.write_text(json.dumps(self.rows, indent=1))

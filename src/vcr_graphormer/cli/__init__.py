@@ -1,0 +1,5 @@
+"""The command `vcr-graphormer`: one file per group of commands."""
+
+from .main import main
+
+__all__ = ["main"]

@@ -1,0 +1,1 @@
+"""Graphs and splits: the data contract, tasks, readers, the catalogue of datasets."""

@@ -1,0 +1,270 @@
+"""The data contract: edges, weights, features, labels and names are judged here, once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias, cast
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ..base.checks import LARGEST_ID, Array, check_count, to_numpy, to_whole_numbers
+from ..errors import ConfigError, GraphError
+
+Features: TypeAlias = NDArray[np.floating[Any]] | sp.csr_matrix
+
+
+Task: TypeAlias = Literal["classification", "multilabel", "regression"]
+
+
+TASKS = ("classification", "multilabel", "regression")
+
+
+_ROWS_AT_ONCE = 1 << 16
+
+
+def check_edge_index(value: Any, num_nodes: int | None) -> tuple[NDArray[np.integer[Any]], int]:
+    """A [2, m] integer array with every id in 0..n-1, and n (from the largest id if not given)."""
+    array = to_numpy(value, "edge_index")
+    if array.size == 0 and array.ndim <= 2 and array.shape[0] in (0, 2):
+        array = array.reshape(2, 0)
+    if array.ndim != 2 or array.shape[0] != 2:
+        hint = "; pass edge_index.T" if array.ndim == 2 and array.shape[1] == 2 else ""
+        raise GraphError(f"edge_index has shape {list(array.shape)}; it must be [2, m]{hint}")
+    edges = to_whole_numbers(array, "edge_index")
+    largest = int(edges.max()) if edges.size else -1
+    if largest > LARGEST_ID - 1:
+        raise GraphError(
+            f"edge_index holds {largest}; node ids must be below {LARGEST_ID}: number the nodes 0 to n - 1"
+        )
+    if edges.size and int(edges.min()) < 0:
+        place = np.argwhere(edges < 0)[0]
+        raise GraphError(
+            f"edge_index{place.tolist()} is {edges[tuple(place)]}; node ids start at 0 (shift 1-based or drop padding)"
+        )
+    if num_nodes is None:
+        num_nodes = largest + 1
+    num_nodes = check_count(num_nodes, "num_nodes")
+    if num_nodes == 0:
+        raise GraphError("the graph is empty: it needs at least one node (pass num_nodes for nodes without edges)")
+    if largest >= num_nodes:
+        place = np.argwhere(edges >= num_nodes)[0]
+        raise GraphError(
+            f"edge_index{place.tolist()} is {edges[tuple(place)]} but the graph has {num_nodes} nodes: "
+            f"ids must be below num_nodes"
+        )
+    return edges, num_nodes
+
+
+def check_edge_weight(value: Any, num_edges: int) -> NDArray[np.float32] | None:
+    """One finite, positive weight per edge, or None."""
+    if value is None:
+        return None
+    weights = to_numpy(value, "edge_weight")
+    if weights.ndim == 2 and weights.shape[1] == 1:
+        weights = weights[:, 0]
+    if weights.shape != (num_edges,):
+        raise GraphError(f"edge_weight has shape {list(weights.shape)} but there are {num_edges} edges")
+    if weights.dtype.kind not in "iufb":
+        raise GraphError(f"edge_weight has type {weights.dtype}; it must hold numbers")
+    with np.errstate(over="ignore"):
+        weights = weights.astype(np.float32)
+    bad = ~(np.isfinite(weights) & (weights > 0))
+    if bad.any():
+        place = int(np.flatnonzero(bad)[0])
+        raise GraphError(
+            f"edge_weight[{place}] is {weights[place]}; weights must be finite and above 0 (drop the edge)"
+        )
+    return weights
+
+
+def check_features(value: Any, num_nodes: int) -> Features | None:
+    """Dense [n, d] floats (a memory map stays one), or sparse CSR; all finite."""
+    if value is None:
+        return None
+    if getattr(value, "is_sparse", False) or "sparse" in str(getattr(value, "layout", "")):
+        value = _torch_sparse_to_scipy(value)
+    if sp.issparse(value):
+        matrix = to_csr(value, "features")
+        _check_rows(matrix.shape, num_nodes)
+        if matrix.nnz and not np.isfinite(matrix.data).all():
+            where = int(np.flatnonzero(~np.isfinite(matrix.data))[0])
+            row = int(np.searchsorted(matrix.indptr, where, side="right")) - 1
+            raise _not_finite(row, int(matrix.indices[where]), matrix.data[where])
+        return matrix
+    array = to_numpy(value, "features")
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.dtype.kind not in "iufb":
+        raise GraphError(f"features has type {array.dtype}; it must hold numbers")
+    _check_rows(array.shape, num_nodes)
+    if array.dtype not in (np.float32, np.float16):
+        with np.errstate(over="ignore"):  # what does not fit float32 is refused below, with its place
+            array = array.astype(np.float32)
+    for start in range(0, num_nodes, _ROWS_AT_ONCE):
+        block = array[start : start + _ROWS_AT_ONCE]
+        finite = np.isfinite(block)
+        if not finite.all():
+            row, column = (int(i) for i in np.argwhere(~finite)[0])
+            raise _not_finite(start + row, column, block[row, column])
+    return array
+
+
+def to_csr(matrix: Any, name: str) -> sp.csr_matrix:
+    """Any scipy sparse matrix as canonical float32 CSR, a copy; its inner arrays are checked, for scipy trusts them."""
+    if len(matrix.shape) != 2 or matrix.dtype.kind not in "iufb":
+        raise GraphError(f"{name} is {matrix.dtype} of shape {list(matrix.shape)}; it must hold numbers, [n, d]")
+    try:
+        if matrix.format in ("csr", "csc"):
+            matrix.check_format(full_check=True)
+        with np.errstate(over="ignore"):
+            csr = sp.csr_matrix(matrix, dtype=np.float32, copy=True)
+        csr.check_format(full_check=True)
+    except (ValueError, IndexError, TypeError) as error:
+        raise GraphError(f"{name} is not a sound sparse matrix: {error}") from error
+    csr.sum_duplicates()
+    return csr
+
+
+def _not_finite(row: int, column: int, value: Any) -> GraphError:
+    return GraphError(f"features[{row}, {column}] is {value}; features must be finite (impute or drop the column)")
+
+
+def _check_rows(shape: tuple[int, ...], num_nodes: int) -> None:
+    if len(shape) != 2:
+        raise GraphError(f"features has shape {list(shape)}; it must be [n, d]")
+    if shape[0] != num_nodes:
+        raise GraphError(f"features has {shape[0]} rows but the graph has {num_nodes} nodes")
+
+
+def _torch_sparse_to_scipy(tensor: Any) -> sp.csr_matrix:
+    tensor = tensor.detach().cpu()
+    if tensor.ndim != 2 or (hasattr(tensor, "dense_dim") and tensor.dense_dim()):
+        raise GraphError(f"features is a sparse tensor of shape {list(tensor.shape)}; it must be [n, d]")
+    if "csr" in str(tensor.layout):
+        parts = (tensor.values().numpy(), tensor.col_indices().numpy(), tensor.crow_indices().numpy())
+        return sp.csr_matrix(parts, shape=tuple(tensor.shape))
+    tensor = tensor.to_sparse_coo().coalesce()
+    return sp.csr_matrix((tensor.values().numpy(), tuple(tensor.indices().numpy())), shape=tuple(tensor.shape))
+
+
+def check_labels(value: Any, num_nodes: int, task: str = "auto") -> tuple[Array | None, Task]:
+    """Labels of one of three kinds, and which kind it is.
+
+    classification: int64 [n], -1 = unknown. multilabel: int8 [n, c] of 0 and 1, -1 = unknown.
+    regression: float32 [n] or [n, t], NaN = unknown; asked for by `task`, never guessed.
+    """
+    if task not in ("auto", *TASKS):
+        raise ConfigError(f"task is {task!r}; it must be auto, {', '.join(TASKS)}")
+    if value is None:
+        return None, "classification" if task == "auto" else cast(Task, task)
+    array = to_numpy(value, "labels")
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]  # OGB's column of labels
+    if array.ndim not in (1, 2) or array.shape[0] != num_nodes:
+        raise GraphError(f"labels has shape {list(array.shape)} but the graph has {num_nodes} nodes")
+    if array.dtype.kind not in "iufb":
+        raise GraphError(f"labels has type {array.dtype}; map class names to ids 0, 1, 2, … first")
+    if task == "auto":
+        task = "multilabel" if array.ndim == 2 else "classification"
+    if task == "regression":
+        return _check_targets(array), "regression"
+    if task == "multilabel":
+        return _check_multilabel(array), "multilabel"
+    if array.ndim != 1:
+        raise GraphError(f"labels has shape {list(array.shape)}; class ids must be [n] (use task='multilabel')")
+    return _check_classes(array), "classification"
+
+
+def _check_classes(array: Array) -> NDArray[np.int64]:
+    if array.dtype.kind == "b":
+        return array.astype(np.int64)
+    try:
+        labels = to_whole_numbers(array, "labels").astype(np.int64)
+    except GraphError as error:
+        raise GraphError(f"{error} as a class id (-1 = unknown); for float targets pass task='regression'") from None
+    if labels.size and labels.min() < -1:
+        place = int(np.flatnonzero(labels < -1)[0])
+        raise GraphError(f"labels[{place}] is {labels[place]}; class ids are 0, 1, 2, … and -1 for unknown")
+    if labels.size and labels.max() > max(1000, labels.size):
+        raise GraphError(f"labels go up to {labels.max()}; number the classes 0, 1, 2, … without large gaps")
+    return labels
+
+
+def _check_multilabel(array: Array) -> NDArray[np.int8]:
+    if array.ndim != 2:
+        raise GraphError(f"labels has shape {list(array.shape)}; a multi-label matrix must be [n, classes]")
+    wrong = ~np.isin(array, (-1, 0, 1))
+    if wrong.any():
+        row, column = (int(i) for i in np.argwhere(wrong)[0])
+        raise GraphError(
+            f"labels[{row}, {column}] is {array[row, column]}; a multi-label matrix holds 0, 1 and -1 for unknown "
+            f"(for float targets pass task='regression')"
+        )
+    return array.astype(np.int8)
+
+
+def _check_targets(array: Array) -> NDArray[np.float32]:
+    targets = array.astype(np.float32)
+    if np.isinf(targets).any():
+        place = [int(i) for i in np.argwhere(np.isinf(targets))[0]]
+        raise GraphError(f"labels{place} is {targets[tuple(place)]}; targets must be finite, or NaN for unknown")
+    return targets
+
+
+def known_labels(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which nodes have a label: not -1, not NaN; a matrix row needs one known entry."""
+    known = ~np.isnan(labels) if labels.dtype.kind == "f" else labels != -1
+    result: NDArray[np.bool_] = known if known.ndim == 1 else known.any(axis=1)
+    return result
+
+
+def check_names(value: Any, num_nodes: int, what: str = "names") -> NDArray[np.str_] | None:
+    """One distinct text per node, or None."""
+    if value is None:
+        return None
+    if isinstance(value, str) or not hasattr(value, "__len__"):
+        raise GraphError(f"{what} is {value!r}; it must be a list with one name each")
+    names = np.asarray([str(name) for name in value], dtype=np.str_)
+    if names.shape != (num_nodes,):
+        raise GraphError(f"{what} has {names.shape[0]} entries but there are {num_nodes}")
+    unique, counts = np.unique(names, return_counts=True)
+    if unique.size != names.size:
+        raise GraphError(f"{what} must be distinct; '{unique[counts > 1][0]}' occurs {counts.max()} times")
+    return names
+
+
+def check_class_names(names: Sequence[Any] | None, labels: Array | None, task: Task) -> tuple[str, ...] | None:
+    """Distinct class names, at least as many as the labels use, or None."""
+    if names is None:
+        return None
+    if labels is None or task == "regression":
+        raise GraphError("class_names were given without class labels")
+    count = labels.shape[1] if labels.ndim == 2 else int(labels.max(initial=-1)) + 1
+    if len(names) < count:
+        raise GraphError(f"class_names has {len(names)} entries but labels go up to {count - 1}")
+    checked = check_names(names, len(names), "class_names")
+    return None if checked is None else tuple(str(name) for name in checked)
+
+
+def build_adjacency(
+    edges: NDArray[np.integer[Any]], weights: NDArray[np.float32] | None, num_nodes: int, directed: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32] | None]:
+    """CSR without self-loops and duplicates. scipy's counting sort does it in O(m)."""
+    kept = edges[0] != edges[1]
+    rows, columns = (side[kept].astype(np.int32) for side in edges)
+    # Without weights one byte per arc is enough: only the pattern counts, and a sum that wraps to 0 stays stored.
+    values = np.ones(len(rows), dtype=np.int8) if weights is None else weights[kept]
+    shape = (num_nodes, num_nodes)
+    if not directed and weights is None:
+        rows, columns = np.concatenate([rows, columns]), np.concatenate([columns, rows])
+        values = np.concatenate([values, values])
+    matrix = sp.csr_matrix((values, (rows, columns)), shape=shape)
+    if not directed and weights is not None:
+        matrix = matrix.maximum(matrix.T.tocsr())
+    matrix.sort_indices()
+    merged = None if weights is None else matrix.data.astype(np.float32)
+    if merged is not None and not np.isfinite(merged).all():
+        raise GraphError("edge_weight: the weights of a repeated edge add up to more than float32 holds: scale them")
+    return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False), merged

@@ -1,0 +1,141 @@
+"""Readers of published raw files: PyG's dataset classes, GRAND+'s archives, OGB's arXiv with publication years."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ...base.files import read_npy
+from ...errors import GraphError, StoreError
+from ..contract import Features
+from ..graph import Graph
+from ..split import Split
+from .formats import read_scipy
+from .pickles import read_object_array, read_pickle
+
+# Below this share of non-zeros CSR is smaller and faster to multiply than a dense matrix.
+SPARSE_BELOW = 0.25
+
+
+def read_pyg(root: Path, call: tuple[str, ...], options: dict[str, Any]) -> Any:
+    """The one `Data` of a PyG dataset class: call[0] names the class, call[1] its folder under the root.
+
+    PyG downloads what is missing; where it cannot, the error says which files to put where.
+    """
+    try:
+        import torch_geometric.datasets as pyg_datasets
+    except ImportError as error:
+        raise StoreError("this dataset is read by PyTorch Geometric: pip install 'vcr-graphormer[pyg]'") from error
+    folder = root / call[1]
+    if call[0] == "Planetoid":
+        # PyG unpickles these files without a guard; reading them by ours first refuses what could run code.
+        for file in sorted((folder / call[2] / "raw").glob("ind.*")):
+            if file.suffix != ".index":
+                read_pickle(file)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyG's own deprecations are not the user's concern
+            # PyG warns before it reads a processed file by the unsafe rule: stop there.
+            warnings.filterwarnings("error", message="Weights only load failed")
+            dataset = getattr(pyg_datasets, call[0])(str(folder), *call[2:], **options)
+            data = dataset[0]
+    except Exception as error:  # download, unpickling and parsing fail in many ways
+        raise StoreError(
+            f"{' '.join(call[2:]) or call[0]} could not be read from or downloaded to {folder} "
+            f"({type(error).__name__}: {error}): check the raw files there, or the network; PyG's own processed/ "
+            f"folder beside them may be deleted"
+        ) from error
+    return data
+
+
+def smaller_form(features: Any) -> Features:
+    """Dense or CSR, whichever suits the share of non-zeros."""
+    dense: NDArray[np.float32] = np.asarray(features, dtype=np.float32)
+    if np.count_nonzero(dense) < SPARSE_BELOW * dense.size:
+        return sp.csr_matrix(dense)
+    return dense
+
+
+def read_grand(folder: Path, directed: bool, name: str) -> tuple[Graph, int]:
+    """GRAND+'s files: NAME_adj.npz, NAME_feat.npy and NAME_labels.npy, or the pickles of aminer; and stored edges.
+
+    Labels are one-hot rows. AMiner's features are standardized per column, as in GRAND+.
+    """
+    prefix = folder.name
+    if (folder / f"{prefix}.adj.sp.pkl").is_file():
+        adjacency = read_pickle(folder / f"{prefix}.adj.sp.pkl")
+        raw = read_pickle(folder / f"{prefix}.features.pkl")
+        features = _standardize(np.asarray(raw.toarray() if sp.issparse(raw) else raw, dtype=np.float32))
+        one_hot = np.asarray(read_pickle(folder / f"{prefix}.labels.pkl"))
+    else:
+        adjacency = read_scipy(folder / f"{prefix}_adj.npz")
+        features = read_npy(folder / f"{prefix}_feat.npy")
+        one_hot = read_npy(folder / f"{prefix}_labels.npy")
+    labels = one_hot if one_hot.ndim == 1 else np.where(one_hot.any(axis=1), one_hot.argmax(axis=1), -1)
+    pattern = sp.csr_matrix(adjacency, copy=True)
+    pattern.data[:] = 1  # the published entries are counts or ones; the paper's graph is unweighted
+    graph = Graph.from_scipy(pattern, features=features, labels=labels, directed=directed, name=name)
+    return graph, int(pattern.nnz)
+
+
+def _standardize(features: NDArray[np.float32]) -> NDArray[np.float32]:
+    spread = features.std(axis=0)
+    standardized: NDArray[np.float32] = (features - features.mean(axis=0)) / np.where(spread > 0, spread, 1)
+    return standardized
+
+
+def read_arxiv_year(folder: Path, directed: bool, name: str) -> tuple[Graph, int]:
+    """OGB's raw ogbn-arxiv files with the class of each paper's publication year, as in LINKX; and stored edges."""
+    raw = folder / "raw"
+    edges = _read_gzipped(raw / "edge.csv.gz").astype(np.int64).T
+    features = _read_gzipped(raw / "node-feat.csv.gz").astype(np.float32)
+    years = _read_gzipped(raw / "node_year.csv.gz")[:, 0]
+    if len(years) != len(features):
+        raise GraphError(f"{raw}: node_year has {len(years)} rows but node-feat has {len(features)}")
+    graph = Graph.from_edges(
+        edges, len(features), features=features, labels=year_classes(years, 5), directed=directed, name=name
+    )
+    return graph, int(edges.shape[1])
+
+
+def year_classes(years: Any, count: int) -> NDArray[np.int64]:
+    """Cut years into `count` classes at their quantiles; a year equal to a cut belongs to the later class.
+
+    >>> year_classes([2001, 2002, 2003, 2003, 2004], 2).tolist()
+    [0, 0, 1, 1, 1]
+    """
+    cuts = np.quantile(years, np.arange(1, count) / count)
+    return np.asarray(np.searchsorted(cuts, years, side="right"), dtype=np.int64)
+
+
+def _read_gzipped(file: Path) -> NDArray[Any]:
+    """A headerless table of numbers, `.csv.gz` or already unpacked."""
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    if not file.is_file() and file.with_suffix("").is_file():
+        file = file.with_suffix("")  # already unpacked
+    if not file.is_file():
+        raise StoreError(f"{file} does not exist: put OGB's raw ogbn-arxiv files there")
+    try:
+        table = arrow_csv.read_csv(file, read_options=arrow_csv.ReadOptions(autogenerate_column_names=True))
+        return np.column_stack([column.cast(pa.float64()).to_numpy() for column in table.columns])
+    except (pa.ArrowException, OSError) as error:
+        raise StoreError(f"{file} is not a readable table of numbers: {error}") from error
+
+
+def read_arxiv_splits(root: Path) -> list[Split]:
+    """LINKX's published splits: an array of dictionaries with train, valid and test."""
+    places = [root / "splits" / "arxiv-year-splits.npy", root / "ogbn_arxiv" / "arxiv-year-splits.npy"]
+    file = next((place for place in places if place.is_file()), places[0])
+    splits = []
+    for number, parts in enumerate(np.atleast_1d(read_object_array(file))):
+        if not isinstance(parts, dict) or not {"train", "valid", "test"} <= parts.keys():
+            raise StoreError(f"{file}: split {number} is not a dictionary with train, valid and test")
+        splits.append(Split(parts["train"], parts["valid"], parts["test"]))
+    return splits

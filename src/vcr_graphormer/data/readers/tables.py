@@ -1,0 +1,270 @@
+"""One table of a user's file (csv, tsv, txt, parquet, npy) → named columns, errors with the line they are on."""
+
+from __future__ import annotations
+
+import csv
+import io
+import mmap
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...base.checks import to_whole_numbers
+from ...base.files import read_npy
+from ...errors import GraphError, StoreError
+
+TEXT = (".csv", ".tsv", ".txt")
+
+
+TABLE = (*TEXT, ".parquet", ".npy")
+
+
+_DELIMITERS = ("\t", ";", ",", " ")
+
+
+_SAMPLE = 20
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of equal length; `header` is None where the file names none."""
+
+    file: Path
+    columns: list[NDArray[Any]]
+    header: list[str] | None
+
+    def __len__(self) -> int:
+        return len(self.columns[0]) if self.columns else 0
+
+    def find(self, names: Sequence[str]) -> int | None:
+        """Position of the first column with one of these names, case ignored."""
+        lowered = [name.lower() for name in self.header or []]
+        return next((lowered.index(name) for name in names if name in lowered), None)
+
+    def place(self, row: int) -> str:
+        """Where a row stands in the file: its line in a text file, its number elsewhere."""
+        if self.file.suffix.lower() in TEXT:
+            skip = row + (self.header is not None)
+            with self.file.open(encoding="utf-8-sig", errors="replace") as lines:
+                for number, line in enumerate(lines, 1):
+                    if line.strip() and not line.startswith("#"):
+                        if skip == 0:
+                            return f"{self.file} line {number}"
+                        skip -= 1
+        return f"{self.file} row {row}"
+
+    def numbers(self, position: int, what: str) -> NDArray[Any]:
+        """A column as numbers; the first entry that is not one is named."""
+        column = self.columns[position]
+        if column.dtype.kind in "iufb":
+            return column
+        try:
+            return column.astype(np.float64)
+        except ValueError:
+            row = next(row for row, text in enumerate(column) if not _is_number(str(text)))
+            raise GraphError(f"{self.place(row)}: {what} is {str(column[row])!r}; it must be a number") from None
+
+    def ids(self, position: int, what: str) -> NDArray[Any]:
+        """A column of node ids, whole numbers or texts, none missing and none rewritten: 007 is not 7."""
+        column = self.columns[position]
+        if column.dtype.kind == "U":
+            empty = np.flatnonzero(np.char.str_len(column) == 0)
+            if empty.size:
+                raise GraphError(f"{self.place(int(empty[0]))}: {what} is missing; every row needs one")
+            if np.char.isdigit(column).all() or not all(_is_number(str(text)) for text in column):
+                return column
+            column = column.astype(np.float64)
+        try:
+            return to_whole_numbers(column, what).astype(np.int64)
+        except GraphError:
+            whole = np.isfinite(column) & (np.where(np.isfinite(column), column, 0.5) % 1 == 0)
+            row = int(np.flatnonzero(~whole)[0]) if not whole.all() else int(np.argmax(column))
+            value = self.columns[position][row]
+            value = "missing" if str(value) == "nan" and self.file.suffix.lower() not in TEXT else value
+            raise GraphError(f"{self.place(row)}: {what} is {value}; it must be a whole number or a name") from None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def read_table(
+    file: Path, known: Sequence[str], ids: Sequence[str] = (), leading_ids: int = 0, free_header: bool = False
+) -> Table:
+    """Read a table.
+
+    A text file has a header where its first line uses one of the `known` column names; with `free_header` also where
+    it is text above numbers. Lines at the top that begin with `#` are comments; tab, semicolon, comma or spaces
+    separate columns. Node ids are kept exactly as written: they stand in the columns named in `ids`, or in the first
+    `leading_ids` columns of several in a file without header.
+    """
+    if not file.is_file():
+        raise StoreError(f"{file} does not exist")
+    if file.stat().st_size == 0:
+        raise StoreError(f"{file} is empty")
+    ending = file.suffix.lower()
+    if ending in TEXT:
+        return _read_text(file, known, ids, leading_ids, free_header)
+    if ending == ".parquet":
+        return _read_parquet(file)
+    if ending == ".npy":
+        array = read_npy(file)
+        if array.ndim not in (1, 2):
+            raise GraphError(f"{file} has shape {list(array.shape)}; a table has one or two dimensions")
+        return Table(file, [array] if array.ndim == 1 else list(array.T), None)
+    raise StoreError(f"{file} has the unknown ending '{file.suffix}'; known are {', '.join(TABLE)}")
+
+
+def _read_text(file: Path, known: Sequence[str], ids: Sequence[str], leading_ids: int, free_header: bool) -> Table:
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    comments, sample = _first_lines(file)
+    delimiter = _find_delimiter(sample)
+    rows = [[field.strip() for field in row] for row in csv.reader(sample, delimiter=delimiter, skipinitialspace=True)]
+    header = _find_header(file, rows, known, free_header)
+    names = header or [f"f{i}" for i in range(len(rows[0]))]
+    as_text = [name for name in header or () if name.lower() in ids]
+    if header is None and len(names) > 1:
+        as_text = names[:leading_ids]
+    try:
+        table = arrow_csv.read_csv(
+            _single_spaces(file) if delimiter == " " else file,
+            read_options=arrow_csv.ReadOptions(skip_rows=comments + (header is not None), column_names=names),
+            parse_options=arrow_csv.ParseOptions(delimiter=delimiter),
+            convert_options=arrow_csv.ConvertOptions(column_types=dict.fromkeys(as_text, pa.string())),
+        )
+        columns = [_to_numpy(column) for column in table.columns]
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise GraphError(f"{file} is not a regular table: {error}{_ragged_line(file, delimiter)}") from error
+    return Table(file, columns, header)
+
+
+def _first_lines(file: Path) -> tuple[int, list[str]]:
+    """How many lines at the top are comments or blank, and the first lines of data."""
+    comments = 0
+    sample: list[str] = []
+    try:
+        with file.open(encoding="utf-8-sig") as lines:
+            for line in lines:
+                if not sample and (not line.strip() or line.startswith("#")):
+                    comments += 1
+                elif line.strip() and len(sample) < _SAMPLE:
+                    sample.append(line.rstrip("\r\n"))
+                elif len(sample) == _SAMPLE:
+                    break
+    except UnicodeDecodeError as error:
+        raise StoreError(f"{file} is not a UTF-8 text file: {error}") from error
+    if not sample:
+        raise StoreError(f"{file} has no data line")
+    with file.open("rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        start = 0
+        for _ in range(comments):
+            start = content.find(b"\n", start) + 1
+        middle = content.find(b"\n#", start)
+        if middle >= 0:
+            number = content[: middle + 1].count(b"\n") + 1
+            raise GraphError(f"{file} line {number}: comments (#) may only stand at the top of the file")
+    return comments, sample
+
+
+def _find_delimiter(sample: list[str]) -> str:
+    """The mark that cuts every line into the same number of columns, more than one; a comma if none does."""
+    for mark in _DELIMITERS:
+        counts = {len(row) for row in csv.reader(sample, delimiter=mark, skipinitialspace=True)}
+        if len(counts) == 1 and counts != {1}:
+            return mark
+    return next((mark for mark in _DELIMITERS if mark in sample[0]), ",")
+
+
+def _find_header(file: Path, rows: list[list[str]], known: Sequence[str], free: bool) -> list[str] | None:
+    first, rest = rows[0], rows[1:]
+    if {name.lower() for name in first} & set(known):
+        lowered = [name.lower() for name in first]
+        repeated = next((name for name in lowered if lowered.count(name) > 1), None)
+        if repeated is not None:
+            raise GraphError(f"{file} line 1: the column '{repeated}' occurs twice")
+        return first
+    above_numbers = any(
+        not _is_number(name) and all(len(row) > i and _is_number(row[i]) for row in rest)
+        for i, name in enumerate(first)
+    )
+    if not rest or not above_numbers:
+        return None
+    if free:
+        return first
+    raise GraphError(
+        f"{file}: the first line, {', '.join(first)}, looks like a header, but none of its names is known: "
+        f"use {', '.join(known)}"
+    )
+
+
+def _single_spaces(file: Path) -> io.BytesIO:
+    """The file with runs of spaces made single, as aligned columns have them."""
+    lines = file.read_bytes().splitlines()
+    return io.BytesIO(b"\n".join(re.sub(rb" +", b" ", line.strip()) for line in lines) + b"\n")
+
+
+def _ragged_line(file: Path, delimiter: str) -> str:
+    """Name the first line with another number of columns than the first one."""
+    expected = 0
+    with file.open(encoding="utf-8-sig", errors="replace") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip() or line.startswith("#"):
+                continue
+            count = len(next(csv.reader([line], delimiter=delimiter)))
+            expected = expected or count
+            if count != expected:
+                return f" (line {number} has {count} columns, the first has {expected})"
+    return ""
+
+
+def _read_parquet(file: Path) -> Table:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        table = parquet.read_table(file)
+    except (pa.ArrowException, OSError) as error:
+        raise StoreError(f"{file} is not a readable parquet file: {error}") from error
+    columns = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        try:
+            columns.append(_to_numpy(column))
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            raise GraphError(f"{file}: the column '{name}' of type {column.type} holds no plain values") from error
+    return Table(file, columns, list(table.column_names))
+
+
+def _to_numpy(column: Any) -> NDArray[Any]:
+    """Arrow column → NumPy; missing numbers become NaN, missing texts become empty, spaces around texts go.
+
+    Texts become int64 only where each is exactly how that number is written: 007, 0x10 and 1e3 stay texts.
+    """
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if pa.types.is_null(column.type):
+        return np.full(len(column), np.nan)
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.int8())
+    if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
+        array: NDArray[Any] = column.to_numpy()
+        return array if array.dtype.kind in "iuf" else array.astype(np.float64)
+    texts = compute.utf8_trim_whitespace(compute.fill_null(column.cast(pa.string()), ""))
+    try:
+        whole = texts.cast(pa.int64())
+        if compute.all(compute.equal(whole.cast(pa.string()), texts)).as_py() is not False:
+            return np.asarray(whole.to_numpy())
+    except pa.ArrowInvalid:
+        pass  # not all are whole numbers
+    return np.asarray(texts.to_numpy(), dtype=np.str_)

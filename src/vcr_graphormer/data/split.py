@@ -1,0 +1,265 @@
+"""`Split`: which nodes train, validate and test. Disjoint, checked, reproducible by seed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..base.checks import check_seed, to_numpy, to_whole_numbers
+from ..base.files import read_lines, read_npz, replace_file
+from ..errors import GraphError, StoreError
+from .contract import known_labels
+
+PARTS = ("train", "val", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Three disjoint, non-empty, ascending int64 arrays of node ids."""
+
+    train: NDArray[np.int64]
+    val: NDArray[np.int64]
+    test: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        for part in PARTS:
+            object.__setattr__(self, part, _check_part(getattr(self, part), part))
+        for first, second in (("train", "val"), ("train", "test"), ("val", "test")):
+            shared = np.intersect1d(getattr(self, first), getattr(self, second))
+            if shared.size:
+                raise GraphError(
+                    f"{first} and {second} overlap in {shared.size} nodes, the first is {shared[0]}: "
+                    f"a node belongs to one part only"
+                )
+
+    @classmethod
+    def random(
+        cls, labels: Any, train: float | int = 0.6, val: float | int = 0.2, seed: int = 0, stratified: bool = False
+    ) -> Split:
+        """Draw parts at random from the labelled nodes; the rest is the test part.
+
+        Parameters
+        ----------
+        labels : [n] or [n, c]
+            Nodes labelled -1 (or NaN) belong to no part.
+        train, val
+            A fraction (float) or a number of nodes (int), as in scikit-learn. The paper's small datasets take 0.6 and
+            0.2; Amazon2M takes 940 and 1,410 nodes.
+        stratified
+            Give each class the same share in every part; only for class ids.
+
+        >>> split = Split.random([0, 1] * 5, seed=0)
+        >>> len(split.train), len(split.val), len(split.test)
+        (6, 2, 2)
+        """
+        values = _check_kind(labels)
+        labelled = np.flatnonzero(known_labels(values))
+        generator = np.random.default_rng(check_seed(seed))
+        if not stratified:
+            return cls._cut([labelled], train, val, generator)
+        return cls._cut(_nodes_by_class(values, "a stratified split"), train, val, generator)
+
+    @classmethod
+    def per_class(cls, labels: Any, train: int = 20, val: int = 30, seed: int = 0) -> Split:
+        """Draw the same number of nodes from each class (GRAND+'s few-label protocol); the rest is the test part."""
+        for part, count in (("train", train), ("val", val)):
+            if isinstance(count, bool) or not isinstance(count, int | np.integer):
+                raise GraphError(f"{part} is {count!r}; a per-class split takes whole numbers of nodes")
+        groups = _nodes_by_class(_check_kind(labels), "a per-class split")
+        return cls._cut(groups, train, val, np.random.default_rng(check_seed(seed)))
+
+    @classmethod
+    def _cut(
+        cls, groups: list[NDArray[np.int64]], train: float | int, val: float | int, generator: np.random.Generator
+    ) -> Split:
+        parts: list[list[NDArray[np.int64]]] = [[], [], []]
+        for number, group in enumerate(groups):
+            first, second = _size(train, "train", len(group)), _size(val, "val", len(group))
+            if first + second > len(group):
+                where = f" of class number {number}" if len(groups) > 1 else ""
+                raise GraphError(
+                    f"train ({first}) and val ({second}) together ask for more than the {len(group)} nodes{where}"
+                )
+            shuffled = generator.permutation(group)
+            for part, piece in zip(parts, np.split(shuffled, [first, first + second]), strict=True):
+                part.append(piece)
+        return cls(*(np.concatenate(part) for part in parts))
+
+    @classmethod
+    def from_masks(cls, train: Any, val: Any, test: Any, column: int = 0) -> Split:
+        """From boolean masks [n], or [n, splits] (PyG's ten columns) and the column to take."""
+        parts = []
+        for name, mask in zip(PARTS, (train, val, test), strict=True):
+            array = to_numpy(mask, f"{name} mask")
+            if array.ndim == 2:
+                if not 0 <= column < array.shape[1]:
+                    raise GraphError(f"column is {column} but the {name} mask has {array.shape[1]} columns")
+                array = array[:, column]
+            if array.ndim != 1:
+                raise GraphError(f"the {name} mask has shape {list(array.shape)}; it must be [n] or [n, splits]")
+            parts.append(_to_mask(array, name))
+        if len({len(mask) for mask in parts}) > 1:
+            raise GraphError(f"the masks have lengths {', '.join(str(len(mask)) for mask in parts)}; they must agree")
+        return cls(*(np.flatnonzero(mask) for mask in parts))
+
+    @classmethod
+    def from_pyg(cls, data: Any, column: int = 0) -> Split:
+        """From the train_mask, val_mask and test_mask of a `torch_geometric.data.Data`."""
+        masks = [getattr(data, f"{part}_mask", None) for part in PARTS]
+        missing = [f"{part}_mask" for part, mask in zip(PARTS, masks, strict=True) if mask is None]
+        if missing:
+            raise GraphError(f"data has no {', '.join(missing)}: use Split.random")
+        return cls.from_masks(masks[0], masks[1], masks[2], column)
+
+    @classmethod
+    def from_files(cls, train: str | Path, val: str | Path | None = None, test: str | Path | None = None) -> Split:
+        """From one `.npz` with train, val (or valid) and test, or from three files of node ids (.npy or text).
+
+        Arrays of booleans, or named `train_mask` and so on, are masks.
+        """
+        if val is None and test is None:
+            return cls._from_npz(Path(train))
+        if val is None or test is None:
+            raise GraphError("from_files takes one .npz file, or three files: train, val and test")
+        return cls(*(_read_ids(Path(file)) for file in (train, val, test)))
+
+    @classmethod
+    def _from_npz(cls, file: Path) -> Split:
+        parts = read_parts(file)
+        train, val, test = (parts[part] for part in PARTS)
+        return cls.from_masks(train, val, test) if train.dtype.kind == "b" else cls(train, val, test)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the split as one `.npz` file that `from_files` reads."""
+        with replace_file(Path(path)) as temporary, temporary.open("wb") as file:
+            np.savez(file, train=self.train, val=self.val, test=self.test)
+        return Path(path)
+
+    def check(self, num_nodes: int, labels: Any = None, class_names: Sequence[str] | None = None) -> Split:
+        """Refuse ids beyond the graph; warn of classes that no training node shows. Returns the split itself."""
+        for part in PARTS:
+            nodes = getattr(self, part)
+            if nodes[-1] >= num_nodes:
+                raise GraphError(f"{part} contains node {nodes[-1]} but the graph has {num_nodes} nodes")
+        if labels is not None:
+            values = _check_kind(labels)
+            if len(values) != num_nodes:
+                raise GraphError(f"labels has {len(values)} rows but the graph has {num_nodes} nodes")
+            for part in PARTS:
+                nodes = getattr(self, part)
+                unlabelled = nodes[~known_labels(values[nodes])]
+                if unlabelled.size:
+                    raise GraphError(
+                        f"{part} contains node {unlabelled[0]}, which has no label ({unlabelled.size} do not)"
+                    )
+            unseen = _classes_without(values, self.train)
+            if unseen.size:
+                names = [f"{c} ({class_names[c]})" if class_names else str(c) for c in unseen[:10]]
+                more = f" and {unseen.size - 10} more" if unseen.size > 10 else ""
+                text = f"no training node has class {', '.join(names)}{more}: it cannot be learned"
+                warnings.warn(text, UserWarning, stacklevel=2)
+        return self
+
+    def __repr__(self) -> str:
+        return f"Split(train={len(self.train):,}, val={len(self.val):,}, test={len(self.test):,})"
+
+
+def read_parts(file: Path) -> dict[str, NDArray[Any]]:
+    """Read train, val (or valid) and test of an `.npz` file: all of them boolean masks, or none."""
+    arrays = read_npz(file)
+    found, masks = {}, []
+    for part in PARTS:
+        keys = [part, f"{part}_mask", *(["valid", "valid_mask"] if part == "val" else [])]
+        key = next((key for key in keys if key in arrays), None)
+        if key is None:
+            raise StoreError(f"{file} has no array '{part}' (it has: {', '.join(sorted(arrays)) or 'nothing'})")
+        masks.append(key.endswith("_mask") or arrays[key].dtype.kind == "b")
+        found[part] = _to_mask(arrays[key], part) if masks[-1] else arrays[key]
+    if any(masks) != all(masks):
+        raise StoreError(f"{file} mixes masks and node ids: use one of them")
+    return found
+
+
+def _read_ids(file: Path) -> NDArray[Any]:
+    if file.suffix.lower() != ".npy":
+        lines = list(enumerate(read_lines(file), 1))
+        return np.asarray([_parse_id(file, number, line) for number, line in lines if line.strip()])
+    if not file.is_file():
+        raise StoreError(f"{file} does not exist")
+    try:
+        array: NDArray[Any] = np.load(file, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise StoreError(f"{file} is not a readable list of node ids: {error}") from error
+    return array
+
+
+def _parse_id(file: Path, number: int, line: str) -> int:
+    try:
+        return int(line)
+    except ValueError:
+        raise GraphError(
+            f"{file} line {number}: {line.strip()!r} is not a node id (one whole number per line)"
+        ) from None
+
+
+def _check_part(value: Any, part: str) -> NDArray[np.int64]:
+    array = to_numpy(value, part)
+    if array.dtype.kind == "b":
+        raise GraphError(f"{part} holds booleans; Split takes node ids: use Split.from_masks")
+    if array.ndim != 1:
+        raise GraphError(f"{part} has shape {list(array.shape)}; it must be a list of node ids")
+    if array.size == 0:
+        raise GraphError(f"{part} is empty: every part of a split needs at least one node")
+    nodes = np.sort(to_whole_numbers(array, part).astype(np.int64))
+    if nodes[0] < 0:
+        raise GraphError(f"{part} contains node {nodes[0]}; node ids start at 0")
+    repeated = nodes[1:][nodes[1:] == nodes[:-1]]
+    if repeated.size:
+        raise GraphError(f"{part} contains node {repeated[0]} more than once")
+    return nodes
+
+
+def _to_mask(array: NDArray[Any], part: str) -> NDArray[np.bool_]:
+    if array.dtype.kind != "b" and not np.isin(array, (0, 1)).all():
+        raise GraphError(f"the {part} mask must be booleans of shape [n] or [n, splits]")
+    return array.astype(np.bool_)
+
+
+def _size(wanted: float | int, part: str, available: int) -> int:
+    if isinstance(wanted, bool) or not isinstance(wanted, int | float | np.integer | np.floating):
+        raise GraphError(f"{part} is {wanted!r}; give a fraction (0.6) or a number of nodes (940)")
+    if isinstance(wanted, int | np.integer):
+        if wanted < 1:
+            raise GraphError(f"{part} is {wanted}; a number of nodes must be at least 1")
+        return int(wanted)
+    if not 0 < wanted < 1:
+        raise GraphError(f"{part} is {wanted}; a fraction must lie between 0 and 1")
+    return round(float(wanted) * available)
+
+
+def _check_kind(labels: Any) -> NDArray[Any]:
+    values = to_numpy(labels, "labels")
+    if values.dtype.kind not in "iufb" or values.ndim not in (1, 2):
+        raise GraphError(f"labels is {values.dtype} of shape {list(values.shape)}; it must hold numbers, [n] or [n, c]")
+    return values
+
+
+def _classes_without(labels: NDArray[Any], train: NDArray[np.int64]) -> NDArray[Any]:
+    """Classes (or label columns) that occur, but in no training node."""
+    if labels.dtype.kind == "f":
+        return np.empty(0, dtype=np.int64)
+    if labels.ndim == 1:
+        return np.setdiff1d(labels[labels >= 0], labels[train])
+    return np.flatnonzero((labels == 1).any(axis=0) & ~(labels[train] == 1).any(axis=0))
+
+
+def _nodes_by_class(labels: NDArray[Any], what: str) -> list[NDArray[np.int64]]:
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise GraphError(f"{what} needs class ids of shape [n], not {labels.dtype} of shape {list(labels.shape)}")
+    return [np.flatnonzero(labels == label) for label in np.unique(labels[labels >= 0])]

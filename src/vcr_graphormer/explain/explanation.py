@@ -1,0 +1,115 @@
+"""One node's prediction in words: its tokens with names, distances and labels."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data.contract import Task
+from ..data.graph import Graph
+from ..errors import unknown_name
+from .attributions import KINDS_OF_TOKEN, Looked
+from .distances import hop_distances
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token of an explained node. None: does not apply."""
+
+    kind: str
+    hop: int | None
+    node: int | None
+    name: str | None
+    super_node: int | None
+    score: float
+    distance: int | None
+    label: str | None
+    attention: float | None
+    readout: float
+    effect: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One node's prediction with its tokens, the node itself first, then hops, structure and content neighbours."""
+
+    node: int
+    name: str | None
+    task: Task
+    outputs: dict[str, float]
+    explained: str
+    label: str | None
+    tokens: tuple[Token, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+
+def describe(graph: Graph, looked: Looked, row: int, train: NDArray[np.int64], task: Task) -> Explanation:
+    """One row of what was looked at in words: names, distances, training labels."""
+    node = int(looked.nodes[row])
+    distances = hop_distances(graph, looked.nodes[row : row + 1], looked.ids[row : row + 1])[0]
+    is_train = np.isin(looked.ids[row], train)
+    attends = looked.attends
+    tokens = []
+    for place in np.flatnonzero(looked.shown[row]):
+        kind, token = int(looked.kinds[place]), int(looked.ids[row, place])
+        is_node = 0 <= token < graph.num_nodes
+        tokens.append(
+            Token(
+                kind=KINDS_OF_TOKEN[kind],
+                hop=int(place) if kind == 1 else None,
+                node=token if is_node else None,
+                name=_name(graph, token) if is_node else None,
+                super_node=token - graph.num_nodes if token >= graph.num_nodes else None,
+                score=float(looked.scores[row, place]),
+                distance=int(place) if kind == 1 else int(distances[place]) if distances[place] >= 0 else None,
+                # The target's own label is no input of its own prediction and is not shown as one.
+                label=label_text(graph, token) if is_node and is_train[place] and place > 0 else None,
+                attention=float(looked.attention[row, place]) if attends else None,
+                readout=float(looked.readout[row, place]),
+                effect=float(looked.effect[row, place]),
+            )
+        )
+    names = output_names(graph, looked.outputs.shape[1])
+    outputs = {name: float(value) for name, value in zip(names, looked.outputs[row], strict=True)}
+    explained = names[int(looked.column[row])]
+    return Explanation(node, _name(graph, node), task, outputs, explained, label_text(graph, node), tuple(tokens))
+
+
+def output_names(graph: Graph, count: int) -> list[str]:
+    """Names of classes, labels or targets; numbers where there are none."""
+    names = graph.class_names
+    return list(names[:count]) if names is not None else [str(number) for number in range(count)]
+
+
+def find_output(graph: Graph, count: int, output: Any) -> int:
+    """The column of a class, label or target by name or number."""
+    names = output_names(graph, count)
+    if str(output) in names:
+        return names.index(str(output))
+    if str(output).isdecimal() and int(str(output)) < count:
+        return int(str(output))
+    raise unknown_name("class", str(output), names)
+
+
+def label_text(graph: Graph, node: int) -> str | None:
+    """A node's label in words; None where it has none."""
+    if graph.labels is None:
+        return None
+    label = np.asarray(graph.labels)[node]
+    if graph.task == "classification":
+        return output_names(graph, graph.num_classes)[int(label)] if label >= 0 else None
+    if graph.task == "multilabel":
+        names = output_names(graph, len(label))
+        return ", ".join(names[place] for place in np.flatnonzero(label == 1)) or "none"
+    known = np.atleast_1d(label)[~np.isnan(np.atleast_1d(label))]
+    return ", ".join(f"{value:.4g}" for value in known) or None
+
+
+def _name(graph: Graph, node: int) -> str | None:
+    return None if graph.names is None else str(graph.names[node])

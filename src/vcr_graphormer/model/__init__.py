@@ -1,0 +1,1 @@
+"""From token lists to logits: inputs, batches, the transformer."""

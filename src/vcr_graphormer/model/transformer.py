@@ -1,0 +1,267 @@
+"""The transformer that reads token lists: project, encode, read out. A plain `nn.Module`: `forward(batch)` → logits."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from ..errors import ConfigError
+from .batches import Batch
+from .config import ModelConfig
+from .dropout import Dropout, dropout
+from .matrices import Matrix, project
+
+
+class Attended(NamedTuple):
+    """What a forward pass looked at: logits [B, c], attention [layers, B, heads, S, S], readout weights [B, S]."""
+
+    logits: Tensor
+    attention: Tensor
+    readout: Tensor
+
+
+class EncoderLayer(nn.Module):
+    """Pre-norm: Z̃ = MHA(LN(Z)) + Z, then FFN(LN(Z̃)) + Z̃."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        width, inner = config.hidden_channels, config.hidden_channels * config.feedforward
+        self.heads, self.attention_dropout = config.heads, config.attention_dropout
+        self.first_norm = nn.LayerNorm(width)
+        self.query_key_value = nn.Linear(width, 3 * width)
+        self.mix = nn.Linear(width, width)
+        self.second_norm = nn.LayerNorm(width)
+        self.feedforward = nn.Sequential(
+            nn.Linear(width, inner), nn.GELU(), Dropout(config.dropout), nn.Linear(inner, width)
+        )
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None) -> Tensor:
+        """Tokens [B, S, h] → [B, S, h]; attention weights are appended to `attention` if it is given."""
+        size, length, width = tokens.shape
+        parts = self.query_key_value(self.first_norm(tokens))  # (batch, tokens, 3 * hidden)
+        query, key, value = parts.view(size, length, 3, self.heads, width // self.heads).transpose(1, 3).unbind(2)
+        mixed = self.attend(query, key, value, mask, attention)  # (batch, heads, tokens, hidden / heads)
+        tokens = tokens + self.dropout(self.mix(mixed.transpose(1, 2).reshape(size, length, width)))
+        added: Tensor = tokens + self.dropout(self.feedforward(self.second_norm(tokens)))
+        return added
+
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, attention: list[Tensor] | None
+    ) -> Tensor:
+        """Softmax attention over the tokens that are not padding."""
+        shown = None if mask is None else mask[:, None, None, :]  # (batch, 1, 1, tokens)
+        share = self.attention_dropout if self.training else 0.0
+        if attention is None and not (share and query.device.type == "cpu"):
+            return F.scaled_dot_product_attention(query, key, value, shown, share)
+        # On a CPU torch has no fused attention with dropout either; this one has the cheap dropout.
+        scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+        if shown is not None:
+            scores = scores.masked_fill(~shown, -math.inf)
+        weights = scores.softmax(-1)
+        if attention is not None:
+            attention.append(weights)
+        return dropout(weights, share) @ value
+
+
+class VCRGraphormer(nn.Module):
+    """Token lists → logits.
+
+    Parameters
+    ----------
+    config
+        The sizes and switches.
+    num_features
+        Width d of the features.
+    num_outputs
+        Classes, label columns or targets.
+    num_hops
+        The paper's L, for the kind embedding.
+    structure_tokens
+        How many of the neighbours are structure-aware; the rest is content-aware.
+    num_labels
+        Width of the label rows, for label hops and label embedding.
+    num_nodes
+        Nodes of the graph, for adjacency rows.
+    content_tokens
+        How many content-aware neighbours there are, for the rank embedding.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        num_features: int,
+        num_outputs: int,
+        num_hops: int,
+        structure_tokens: int,
+        num_labels: int = 0,
+        num_nodes: int = 0,
+        content_tokens: int = 0,
+    ) -> None:
+        super().__init__()
+        self.config = config.check(num_hops)
+        self.num_hops, self.structure_tokens, self.num_outputs = num_hops, structure_tokens, num_outputs
+        width = config.hidden_channels
+        bound = 1 / math.sqrt(num_features + 1)  # [X ‖ w] W is one linear layer with d + 1 inputs
+        inputs = [num_features] * (1 + config.rich_tokens) + [num_nodes] * config.adjacency_rows
+        self.feature_weights = nn.ParameterList(
+            nn.Parameter(torch.empty(count, width).uniform_(-bound, bound)) for count in inputs
+        )
+        self.score_weight = nn.Parameter(torch.empty(width).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(width).uniform_(-bound, bound))
+        self.kinds = nn.Parameter(torch.randn(num_hops + 3, width) * 0.02) if config.kind_embedding else None
+        ranks = structure_tokens + content_tokens
+        if config.rank_embedding and not ranks:
+            raise ConfigError(
+                "model.rank_embedding is on but there are no neighbours: give structure or content tokens"
+            )
+        self.ranks = nn.Parameter(torch.randn(ranks, width) * 0.02) if config.rank_embedding else None
+        self.label_hop_weight = self._label_weight(num_labels) if config.label_hops else None
+        self.label_weight = self._label_weight(num_labels) if config.label_embedding else None
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
+        self.norm = nn.LayerNorm(width)
+        inner = max(1, width // 2)
+        self.readout_weight = nn.Linear(width, 1, bias=False) if config.readout == "attention" else None
+        self.head = nn.Sequential(nn.Linear(width, inner), nn.GELU(), nn.Linear(inner, num_outputs))
+
+    def _label_weight(self, num_labels: int) -> nn.Parameter:
+        return nn.Parameter(torch.randn(num_labels, self.config.hidden_channels) / math.sqrt(num_labels))
+
+    def forward(self, batch: Batch, projected: Tensor | None = None) -> Tensor:
+        """Logits [B, c]. `projected`: what `project_rows` gave for all nodes, where the batch came without rows."""
+        logits: Tensor = self.head(self.represent(batch, projected))
+        return logits
+
+    def represent(self, batch: Batch, projected: Tensor | None = None) -> Tensor:
+        """The node's vector before the head, [B, h]."""
+        return self.encode(*self.tokens(batch, projected))[0]
+
+    def encode(
+        self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Projected token lists [B, S, h] → the nodes' vectors [B, h] and the readout weights [B, S]."""
+        for layer in self.layers:
+            tokens = layer(tokens, mask, attention)
+        return self.read_out(self.norm(tokens), mask)
+
+    def look(self, tokens: Tensor, mask: Tensor | None) -> Attended:
+        """Logits of projected token lists, with every attention and readout weight behind them."""
+        attention: list[Tensor] = []
+        vector, weights = self.encode(tokens, mask, attention)
+        shape = (0, len(tokens), self.config.heads, tokens.shape[1], tokens.shape[1])
+        seen = torch.stack(attention) if attention else tokens.new_empty(shape)
+        return Attended(self.head(vector), seen, weights)
+
+    def project_rows(self, rows: tuple[Matrix, ...], super_rows: Tensor | None = None) -> Tensor:
+        """X W + b, with more matrices X W₀ + (PX) W₁ + … + b, for every row; super nodes follow."""
+        dropout = self.config.feature_dropout if self.training else 0.0
+        weights = list(self.feature_weights)
+        total = project(rows[0], weights[0], dropout)
+        for matrix, weight in zip(rows[1:], weights[1:], strict=True):
+            total = total + project(matrix, weight, dropout)
+        if super_rows is not None:
+            total = torch.cat([total, project(super_rows, weights[0])])
+        return total + self.bias
+
+    def tokens(self, batch: Batch, projected: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """The projected token lists [B, S, h] and the mask, dropout of entries and of tokens included."""
+        if projected is None:
+            projected = self.project_rows(batch.rows, batch.super_rows)
+        tokens = self._gather(batch, projected)  # (batch, tokens, hidden)
+        if batch.own is not None and batch.super_rows is not None:
+            tokens = self._without_own(tokens, batch, len(projected) - len(batch.super_rows))
+        tokens = torch.addcmul(tokens, batch.scores.to(tokens.dtype)[..., None], self.score_weight)
+        if self.kinds is not None:
+            tokens = tokens + F.embedding(self._kinds(tokens.shape[1], tokens.device), self.kinds)
+        if self.ranks is not None:
+            places = F.pad(self.ranks, (0, 0, 1 + self.num_hops, 0))
+            if len(places) != tokens.shape[1]:
+                raise ConfigError(
+                    f"the lists have {tokens.shape[1]} tokens, the model was made for {len(places)}: "
+                    f"give it content_tokens"
+                )
+            tokens = tokens + places
+        if self.label_hop_weight is not None and batch.label_hops is not None:
+            around = batch.label_hops.to(tokens.dtype) @ self.label_hop_weight
+            # Hop tokens follow the node itself.
+            tokens = tokens + F.pad(around, (0, 0, 1, tokens.shape[1] - 1 - around.shape[1]))
+        if self.label_weight is not None and batch.labels is not None:
+            given = batch.labels.to(tokens.dtype) @ self.label_weight
+            tokens = tokens + F.pad(given, (0, 0, 1 + self.num_hops, 0))
+        tokens = dropout(tokens, self.config.embedding_dropout if self.training else 0.0)
+        return tokens, self._hide_some(batch, tokens)
+
+    def _gather(self, batch: Batch, projected: Tensor) -> Tensor:
+        """Every token's projected row, by one look-up in the table of rows and hop rows.
+
+        `embedding` rather than indexing: its gradient is a sorted sum, deterministic and parallel. One look-up rather
+        than pieces joined: joining costs more than the rest of it on a GPU.
+        """
+        dropout = self.config.feature_dropout if self.training else 0.0
+        first: Tensor = self.feature_weights[0]
+        hops = [project(hop, first, dropout) + self.bias for hop in batch.hops]
+        size, count = len(batch), len(hops)
+        starts = torch.arange(count, device=batch.place.device) * size + len(projected)
+        places = starts + torch.arange(size, device=batch.place.device)[:, None]  # (batch, hops)
+        places = torch.cat([batch.place[:, :1], places, batch.place[:, 1:]], 1)
+        return F.embedding(places, torch.cat([projected, *hops]) if hops else projected)
+
+    def _without_own(self, tokens: Tensor, batch: Batch, num_rows: int) -> Tensor:
+        """Take the target's own part out of the mean of its class: (members · mean - own) / (members - 1).
+
+        The own part is X(u) W₀ + b as it is in the mean: without dropout, and without what rich tokens add.
+        """
+        assert batch.own is not None
+        place, members, features = batch.own
+        itself = (project(features, self.feature_weights[0]) + self.bias)[:, None]
+        others = (members - 1).clamp(min=1)[:, None, None]
+        is_own = (batch.place[:, 1:] - num_rows == place[:, None]) & (place[:, None] >= 0)
+        is_own = F.pad(is_own, (1 + self.num_hops, 0))[..., None]
+        without = (members[:, None, None] * tokens - itself) / others
+        return torch.where(is_own, without.to(tokens.dtype), tokens)
+
+    def _kinds(self, length: int, device: torch.device) -> Tensor:
+        """The kind of each token: 0 itself, 1 … L hops, L + 1 structure, L + 2 content."""
+        kinds = torch.arange(length, device=device).clamp(max=self.num_hops + 1)
+        kinds[1 + self.num_hops + self.structure_tokens :] = self.num_hops + 2
+        return kinds
+
+    def _hide_some(self, batch: Batch, tokens: Tensor) -> Tensor | None:
+        if not (self.training and self.config.token_dropout):
+            return batch.mask
+        kept = torch.rand(tokens.shape[:2], device=tokens.device) >= self.config.token_dropout
+        kept[:, 0] = True
+        return kept if batch.mask is None else kept & batch.mask
+
+    def read_out(self, tokens: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """One vector per node, and the weight of each token in it."""
+        shown = torch.ones_like(tokens[..., 0]) if mask is None else mask.to(tokens.dtype)
+        if self.config.readout == "target":
+            weights = torch.zeros_like(shown)
+            weights[:, 0] = 1
+        elif self.config.readout == "sum":
+            weights = shown
+        elif self.config.readout == "mean":
+            weights = shown / shown.sum(1, keepdim=True).clamp(min=1)
+        else:
+            weights = self._attention_weights(tokens, shown)
+        # Not a plain product: padding must not count even where it is infinite.
+        kept = tokens if mask is None else tokens.masked_fill(~mask[..., None], 0)
+        return (weights[:, None] @ kept)[:, 0], weights
+
+    def _attention_weights(self, tokens: Tensor, shown: Tensor) -> Tensor:
+        """1 for the target; the others share 1 by a softmax of a learned score.
+
+        A score of target and other token together, a · [z_u ‖ z_i], gives the same weights: the target's half is the
+        same for every i and cancels.
+        """
+        assert self.readout_weight is not None
+        others = self.readout_weight(tokens)[:, 1:, 0].float()
+        others = others.masked_fill(shown[:, 1:] == 0, torch.finfo(others.dtype).min)
+        weights = others.softmax(-1) * shown[:, 1:]  # zero, not uniform, where there are no others
+        whole = torch.cat([torch.ones_like(weights[:, :1]), weights], 1) if weights.numel() else shown
+        return whole.to(tokens.dtype)

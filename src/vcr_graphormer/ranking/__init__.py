@@ -1,0 +1,1 @@
+"""Personalized PageRank on rewired graphs, and other ways to rank the nodes of a graph."""

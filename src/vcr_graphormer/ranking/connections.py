@@ -1,0 +1,150 @@
+"""Super nodes: one per METIS cluster, training label or feature cluster. Only who belongs to which is stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ..base.checks import to_numpy, to_whole_numbers
+from ..data.contract import check_features
+from ..data.graph import Graph
+from ..errors import ConfigError, GraphError, unknown_name
+from .partitioners import partition
+
+PARTITIONERS = ("metis", "propagation")
+
+
+@dataclass(frozen=True, eq=False)
+class Connections:
+    """Virtual connections of a graph: super node s is linked to every node v with `assignment[v] == s`.
+
+    Attributes
+    ----------
+    assignment : int32 [n]
+        The super node of each node, -1 for none.
+    count : int
+        Number of super nodes (the paper's s̄ or ŝ); some may have no members.
+    """
+
+    assignment: NDArray[np.int32]
+    count: int
+
+    def __post_init__(self) -> None:
+        values = to_numpy(self.assignment, "assignment")
+        if values.ndim != 1:
+            raise GraphError(f"assignment has shape {list(values.shape)}; it must be [n]")
+        values = to_whole_numbers(values, "assignment")
+        if self.count < 0:
+            raise ConfigError(f"count is {self.count}; it must be 0 or more")
+        wrong = (values < -1) | (values >= self.count)
+        if wrong.any():
+            place = int(np.flatnonzero(wrong)[0])
+            raise GraphError(f"assignment[{place}] is {values[place]}; it must lie between -1 and {self.count - 1}")
+        object.__setattr__(self, "assignment", np.ascontiguousarray(values, dtype=np.int32))
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Members of each super node."""
+        return np.bincount(self.assignment[self.assignment >= 0], minlength=self.count)
+
+    def check(self, num_nodes: int) -> Connections:
+        """Refuse connections of a graph of another size."""
+        if len(self.assignment) != num_nodes:
+            raise GraphError(f"assignment has {len(self.assignment)} entries but the graph has {num_nodes} nodes")
+        return self
+
+    def __repr__(self) -> str:
+        members = int((self.assignment >= 0).sum())
+        return f"Connections({self.count} super nodes, {members:,} of {len(self.assignment):,} nodes connected)"
+
+
+def no_connections(num_nodes: int) -> Connections:
+    """The graph as it is: no super node at all."""
+    return Connections(np.full(num_nodes, -1, dtype=np.int32), 0)
+
+
+def structure_connections(
+    graph: Graph, count: int, seed: int = 0, recursive: bool = False, partitioner: str = "metis"
+) -> Connections:
+    """One super node per METIS cluster of the graph (made undirected); every node is connected. None for a count of 0.
+
+    `recursive` bisects again and again instead of METIS's k-way scheme: faster for many clusters, cut a little more.
+    The memory of the `partitioner` propagation grows with the nodes, that of METIS with the arcs.
+
+    >>> from vcr_graphormer import Graph
+    >>> structure_connections(Graph.from_edges([[0, 1, 3, 4], [1, 2, 4, 5]], num_nodes=6), count=2).sizes.tolist()
+    [3, 3]
+    """
+    if isinstance(count, int) and count == 0 and not isinstance(count, bool):
+        return no_connections(graph.num_nodes)
+    _check_count(count, "clusters", graph.num_nodes)
+    if partitioner not in PARTITIONERS:
+        raise unknown_name("partitioner", str(partitioner), PARTITIONERS)
+    if count in (1, graph.num_nodes) or graph.num_arcs == 0:
+        # METIS has nothing to decide here, and fails on some of these.
+        return Connections((np.arange(graph.num_nodes) % count).astype(np.int32), count)
+    if partitioner == "propagation":
+        return Connections(partition(graph, count, seed), count)
+    import pymetis
+
+    adjacency = graph.to_scipy()
+    if graph.directed:
+        # METIS aborts the interpreter on an asymmetric matrix.
+        adjacency = adjacency.maximum(adjacency.T).tocsr()
+    weights = None
+    if graph.weights is not None:
+        # METIS takes whole numbers: a thousand steps between the lightest possible and the heaviest edge.
+        weights = np.maximum(1, np.rint(1000 * adjacency.data / adjacency.data.max())).astype(np.int64)
+    csr = pymetis.CSRAdjacency(adjacency.indptr.astype(np.int64), adjacency.indices.astype(np.int64))
+    options = pymetis.Options(seed=int(seed) + 1)  # METIS treats 0 and 1 alike
+    _, parts = pymetis.part_graph(count, adjacency=csr, eweights=weights, options=options, recursive=recursive)
+    return Connections(np.asarray(parts, dtype=np.int32), count)
+
+
+def content_connections(labels: Any, train: Any) -> Connections:
+    """One super node per label, linked to the training nodes of that label and to no other node.
+
+    Labels of other nodes are not looked at, so changing them changes nothing.
+    """
+    values, nodes = to_numpy(labels, "labels"), to_numpy(train, "train")
+    if values.ndim != 1 or values.dtype.kind not in "iu":
+        raise GraphError(
+            f"labels is {values.dtype} of shape {list(values.shape)}; content connections need class ids [n]: "
+            f"use feature_connections"
+        )
+    nodes = to_whole_numbers(nodes, "train")
+    if nodes.size and not 0 <= int(nodes.min()) <= int(nodes.max()) < len(values):
+        raise GraphError(f"train contains node {nodes.max()} but labels has {len(values)} entries")
+    known = values[nodes]
+    if (known < 0).any():
+        raise GraphError(f"train contains node {nodes[known < 0][0]}, which has no label")
+    assignment = np.full(len(values), -1, dtype=np.int32)
+    assignment[nodes] = known
+    return Connections(assignment, int(known.max(initial=-1)) + 1)
+
+
+def feature_connections(features: Any, count: int, seed: int = 0) -> Connections:
+    """One super node per k-means cluster of the features (pseudo-labels); every node is connected."""
+    from sklearn.cluster import MiniBatchKMeans
+
+    if features is None:
+        raise GraphError("there are no features to cluster: give the graph features or leave out content tokens")
+    num_nodes = features.shape[0] if hasattr(features, "shape") else len(features)
+    matrix = check_features(features, num_nodes)
+    _check_count(count, "clusters", num_nodes)
+    if not sp.issparse(matrix):
+        matrix = np.asarray(matrix, dtype=np.float32)
+    # Batches keep memory flat, and the result does not depend on the number of threads.
+    model = MiniBatchKMeans(count, batch_size=1024, n_init=3, random_state=seed)
+    return Connections(model.fit_predict(matrix).astype(np.int32), count)
+
+
+def _check_count(count: Any, what: str, num_nodes: int) -> None:
+    if isinstance(count, bool) or not isinstance(count, int | np.integer):
+        raise ConfigError(f"{what} is {count!r}; it must be a whole number")
+    if not 1 <= count <= num_nodes:
+        raise ConfigError(f"{what} is {count}; it must lie between 1 and the number of nodes ({num_nodes})")

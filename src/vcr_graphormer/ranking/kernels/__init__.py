@@ -1,0 +1,1 @@
+"""The compiled loops (numba): serial, without the GIL, driven by threads."""

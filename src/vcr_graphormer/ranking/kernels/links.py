@@ -1,0 +1,70 @@
+"""The compiled loops of link similarity."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .heap import offer, unload
+from .push import jit
+
+
+@jit
+def row_lengths(indptr, indices, weights, back_indptr, most):
+    """Length of every row of the adjacency, over the columns that at most `most` rows have an entry in."""
+    lengths = np.zeros(len(indptr) - 1)
+    for u in range(len(lengths)):
+        for e in range(indptr[u], indptr[u + 1]):
+            w = indices[e]
+            if back_indptr[w + 1] - back_indptr[w] <= most:
+                weight = weights[e] if len(weights) else 1.0
+                lengths[u] += weight * weight
+        lengths[u] = np.sqrt(lengths[u])
+    return lengths
+
+
+@jit
+def rank_by_links(
+    sources,
+    indptr,
+    indices,
+    weights,
+    back_indptr,
+    back_indices,
+    back_weights,
+    lengths,
+    most,
+    products,  # float64 [n], zero before and after
+    touched,  # int32 [n], working memory
+    ids,
+    scores,
+):
+    """Fill a row of ids and scores for each source; returns the arcs looked at."""
+    visits = 0
+    k = ids.shape[1]
+    score, node = np.empty(k, dtype=np.float32), np.empty(k, dtype=np.int32)
+    for row in range(len(sources)):
+        u = sources[row]
+        count = 0
+        for e in range(indptr[u], indptr[u + 1]):
+            w = indices[e]
+            start, stop = back_indptr[w], back_indptr[w + 1]
+            if stop - start > most:
+                continue
+            visits += stop - start
+            weight = weights[e] if len(weights) else 1.0
+            for f in range(start, stop):
+                v = back_indices[f]
+                if products[v] == 0.0:
+                    touched[count] = v
+                    count += 1
+                products[v] += weight * (back_weights[f] if len(back_weights) else 1.0)
+        size = 0
+        for i in range(count):
+            v = touched[i]
+            if v != u:
+                # Compared as it is kept: float64 would break ties by its last bit. It may exceed 1 by as much.
+                likeness = np.float32(min(1.0, products[v] / (lengths[u] * lengths[v])))
+                size = offer(score, node, size, likeness, v)
+            products[v] = 0.0
+        unload(score, node, size, ids[row], scores[row])
+    return visits

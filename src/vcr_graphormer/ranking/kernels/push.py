@@ -1,0 +1,273 @@
+"""The compiled loops of the push: serial, without the GIL, driven by threads. See also `heap`, `topk`, `likeness`.
+
+Names: u source, v and w ordinary nodes, s super node, q vector (see `vectors`), e arc or list entry.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba as nb
+import numpy as np
+
+jit = nb.njit(nogil=True, cache=True)
+
+
+# Columns of the scratch table; the four numbers of a node share a cache line. Indices in inner loops are unsigned:
+# numba then leaves out its test for negative ones.
+RESIDUAL, SETTLED, LIMIT, SCORE = (np.uint64(column) for column in range(4))
+
+
+SMALLEST = 1.2e-38  # a node that was pushed must never look untouched, even where float32 underflows
+
+
+class Arcs(NamedTuple):
+    """The ordinary graph; no weights means that every arc weighs 1."""
+
+    indptr: Any  # int64 [n + 1]
+    indices: Any  # uint32 [arcs]
+    weights: Any  # float32 [arcs] or [0]
+
+
+class Scratch(NamedTuple):
+    """Working memory of one thread, O(n), all zero between two sources but for LIMIT."""
+
+    state: Any  # float32 [n, 4]
+    queue: Any  # int32 [a power of two above n]
+    touched: Any  # int32 [2 n + 2]
+    density: Any  # float64 [vectors]
+    stamp: Any  # int32 [n] for directed graphs, else [0]: which source a node was last reached from
+
+
+class Members(NamedTuple):
+    """The nodes of each super node, as CSR."""
+
+    ptr: Any  # int64 [super nodes + 1]
+    node: Any  # int32
+
+
+@jit
+def push_node(v, own_edge, arcs, total, assignment, scratch, absorbed, tail, count, tolerance, restart):
+    """Settle restart · residual at v and send the rest to its neighbours; the super node's share is absorbed.
+
+    A node joins the queue when its residual crosses its limit. Residuals only grow between two visits, so no node is in
+    the queue twice, and no flags are needed.
+    """
+    state, queue, touched = scratch.state, scratch.queue, scratch.touched
+    mass = state[v, RESIDUAL]
+    state[v, RESIDUAL] = 0.0
+    s = assignment[v]
+    degree = total[v]
+    if s >= 0 and not own_edge:
+        degree -= 1.0
+    if degree <= 0.0:  # nowhere to go: the walk stays
+        state[v, SETTLED] += mass
+        return tail, count
+    state[v, SETTLED] += np.float32(max(restart * mass, SMALLEST))
+    share = (1.0 - restart) * mass / degree
+    if s >= 0 and own_edge:
+        absorbed[s] += share
+    part, bound = np.float32(share), np.float32(tolerance)
+    weighted = len(arcs.weights) > 0
+    # The queue is a ring whose length is a power of two.
+    end, found, wrap = np.uint64(tail), np.uint64(count), np.uint64(len(queue) - 1)
+    for e in range(np.uint64(arcs.indptr[v]), np.uint64(arcs.indptr[v + 1])):
+        w = arcs.indices[e]
+        old = state[w, RESIDUAL]
+        new = old + (part * arcs.weights[e] if weighted else part)
+        state[w, RESIDUAL] = new
+        limit = bound * state[w, LIMIT]
+        touched[found] = w  # written always, kept by the count: no branch to mispredict
+        found += np.uint64((old == 0.0) & (new > 0.0) & (state[w, SETTLED] == 0.0))
+        queue[end] = w
+        end = (end + np.uint64((old <= limit) & (limit < new))) & wrap
+    return np.int64(end), np.int64(found)
+
+
+@jit
+def settle(arcs, total, assignment, scratch, absorbed, count, tolerance, restart, apart):
+    """Push, first in first out, until no residual exceeds tolerance · degree. Node `apart` has no super edge."""
+    state, queue, touched = scratch.state, scratch.queue, scratch.touched
+    bound = np.float32(tolerance)
+    head, tail, visits, wrap = 0, 0, 0, len(queue) - 1
+    for i in range(count):
+        v = touched[i]
+        if state[v, RESIDUAL] > bound * state[v, LIMIT]:
+            queue[tail] = v
+            tail += 1
+    while head != tail:
+        v = queue[head]
+        head = (head + 1) & wrap
+        visits += arcs.indptr[v + 1] - arcs.indptr[v]
+        tail, count = push_node(
+            v, v != apart, arcs, total, assignment, scratch, absorbed, tail, count, tolerance, restart
+        )
+    return count, visits
+
+
+@jit
+def close(scratch, count, vector_of, coefficient, restart):
+    """Local scores, less what SCORE holds; the residual left in a group becomes the coefficient of its vector."""
+    state, touched = scratch.state, scratch.touched
+    for i in range(count):
+        v = touched[i]
+        left = state[v, RESIDUAL]
+        coefficient[vector_of[v]] += left
+        state[v, SCORE] = state[v, SETTLED] + np.float32(restart) * left - state[v, SCORE]
+
+
+@jit
+def look_back(arcs, vector_of, volume, scratch, count, coefficient, restart):
+    """One exact step of the residual that is left, but only into the nodes that were pushed. Symmetric graphs only.
+
+    The coarse model forgets where residual came from; yet a neighbour of degree d sends 1/d of it straight back. Each
+    pushed node w gains (1 - restart) · Σ_v A(v, w) (residual(v) / degree(v) - what the model says); the groups of the v
+    lose the same mass. Hubs are modelled exactly (infinite limit, volume 0): they contribute no term.
+    """
+    state, touched, density = scratch.state, scratch.touched, scratch.density
+    weighted = len(arcs.weights) > 0
+    for group in range(len(volume)):
+        density[group] = coefficient[group] / volume[group] if volume[group] > 0.0 else 0.0
+    visits = 0
+    for i in range(count):
+        w = touched[i]
+        if state[w, SETTLED] == 0.0 or state[w, LIMIT] == np.inf:
+            continue
+        gain = 0.0
+        for e in range(np.uint64(arcs.indptr[w]), np.uint64(arcs.indptr[w + 1])):
+            v = arcs.indices[e]
+            q = np.uint64(vector_of[v])
+            x = state[v, RESIDUAL] / state[v, LIMIT] - density[q]
+            if weighted:
+                x *= arcs.weights[e]
+            gain += x
+            coefficient[q] -= x
+        visits += arcs.indptr[w + 1] - arcs.indptr[w]
+        gain *= 1.0 - restart
+        state[w, SCORE] += restart * gain
+        coefficient[vector_of[w]] += gain
+    return visits
+
+
+@jit
+def follow_arcs(u, apart, limit, arcs, assignment, members, stamp, queue, now):
+    """Stamp what a walk from u can reach along directed arcs, up to `limit` nodes; returns how many there are."""
+    stamp[u] = now
+    queue[0] = u
+    head, tail = 0, 1
+    seen = np.zeros(len(members.ptr) - 1, np.bool_)
+    while head < tail <= limit:
+        v = queue[head]
+        head += 1
+        for e in range(arcs.indptr[v], arcs.indptr[v + 1]):
+            w = arcs.indices[e]
+            if stamp[w] != now and tail <= limit:
+                stamp[w] = now
+                queue[tail] = w
+                tail += 1
+        s = assignment[v]
+        if s >= 0 and not seen[s] and not (apart and v == u):
+            seen[s] = True
+            for i in range(members.ptr[s], members.ptr[s + 1]):
+                w = members.node[i]
+                if stamp[w] != now and tail <= limit and not (apart and w == u):
+                    stamp[w] = now
+                    queue[tail] = w
+                    tail += 1
+    return tail
+
+
+@jit
+def clear(scratch, count):
+    """Leave the scratch table as it was found."""
+    for i in range(count):
+        v = scratch.touched[i]
+        scratch.state[v, RESIDUAL] = 0.0
+        scratch.state[v, SETTLED] = 0.0
+        scratch.state[v, SCORE] = 0.0
+
+
+@jit
+def local_vector(
+    start_node,
+    start_mass,
+    is_group,
+    is_hub,
+    tolerance,
+    arcs,
+    total,
+    assignment,
+    vector_of,
+    volume,
+    restart,
+    back,
+    scratch,
+    left,
+    score,
+    node,
+):
+    """Local part of one vector, by the same push as the sources; `left` receives what remains, by vector.
+
+    The restart · start part of a group is counted by the sources themselves, so it is taken off here. A hub's own value
+    is restart · M and is not listed.
+    """
+    state, touched = scratch.state, scratch.touched
+    count, visits, found = len(start_node), 0, 0
+    for i in range(count):
+        touched[i] = start_node[i]
+        state[start_node[i], RESIDUAL] = start_mass[i]
+        if is_group:
+            state[start_node[i], SCORE] = restart * start_mass[i]
+    if is_hub:  # a hub pushes itself, once
+        _, count = push_node(touched[0], True, arcs, total, assignment, scratch, left, 0, count, np.inf, restart)
+        visits += arcs.indptr[touched[0] + 1] - arcs.indptr[touched[0]]
+    count, more = settle(arcs, total, assignment, scratch, left, count, tolerance, restart, -1)
+    visits += more
+    close(scratch, count, vector_of, left, restart)
+    if back:
+        visits += look_back(arcs, vector_of, volume, scratch, count, left, restart)
+    for i in range(count):
+        v = touched[i]
+        if state[v, SCORE] > 0.0 and state[v, LIMIT] < np.inf:
+            score[found], node[found] = state[v, SCORE], v
+            found += 1
+    clear(scratch, count)
+    return found, visits
+
+
+@jit
+def resolvent(steps):
+    """(I - W)^-1 by Gauss-Jordan: rows of W sum to less than 1, so no pivots; no BLAS, whose bits depend on threads."""
+    x = -steps
+    n = len(x)
+    for i in range(n):
+        x[i, i] += 1.0
+    for i in range(n):
+        pivot = 1.0 / x[i, i]
+        x[i, i] = 1.0
+        for j in range(n):
+            x[i, j] *= pivot
+        for r in range(n):
+            factor = x[r, i]
+            if r != i and factor != 0.0:
+                x[r, i] = 0.0
+                for j in range(n):
+                    x[r, j] -= factor * x[i, j]
+    return x
+
+
+@jit
+def by_node(num_nodes, ptr, ids, values):
+    """The entries of the lists by node: a counting sort, vectors ascending within a row."""
+    row_ptr = np.zeros(num_nodes + 2, np.int64)
+    for e in range(len(ids)):
+        row_ptr[ids[e] + 2] += 1
+    for v in range(num_nodes):
+        row_ptr[v + 2] += row_ptr[v + 1]
+    row_vector, row_value = np.empty(len(ids), np.int32), np.empty(len(ids), np.float32)
+    for q in range(len(ptr) - 1):
+        for e in range(ptr[q], ptr[q + 1]):
+            place = row_ptr[ids[e] + 1]
+            row_ptr[ids[e] + 1] += 1
+            row_vector[place], row_value[place] = q, values[e]
+    return row_ptr[: num_nodes + 1], row_vector, row_value

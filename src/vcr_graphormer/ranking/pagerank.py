@@ -1,0 +1,213 @@
+"""Top-k personalized PageRank of every node on the rewired graph: absorbing push, then the level of `vectors`."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..base.checks import check_sources
+from ..base.folders import open_folder, write_folder
+from ..base.machine import default_threads
+from ..data.graph import Graph
+from ..errors import StoreError
+from .connections import Connections, no_connections
+from .exact import TOLERANCE, check_restart, check_tolerance
+from .kernels.push import Arcs, Members
+from .kernels.topk import Vectors, rank_sources
+from .ranker import Ranking, empty_lists
+from .second_level import EXACT, SMALL_GRAPH, coarse_clusters, compute_vectors, make_arcs, new_scratch, with_weights
+
+BUDGET = 2 * 2**30
+
+
+FORMAT_VERSION = 1
+
+
+KIND = "ranker"
+
+
+def rank(
+    graph: Graph,
+    connections: Connections | None = None,
+    k: int = 20,
+    restart: float = 0.15,
+    sources: Any = None,
+    tolerance: float = TOLERANCE,
+    leave_out: bool = False,
+    threads: int | None = None,
+    keep_super: bool = False,
+    seed: int = 0,
+    budget: int = BUDGET,
+    partitioner: str = "metis",
+) -> Ranking:
+    """Find the top k nodes of the personalized PageRank of each source on the rewired graph.
+
+    The source itself takes no slot, and super nodes take none unless `keep_super`.
+
+    Parameters
+    ----------
+    connections
+        Virtual connections; None ranks on the graph as it is.
+    restart
+        Probability to return to the source in each step (1 - the paper's α).
+    sources
+        Node ids; default all nodes.
+    tolerance
+        Residual per edge weight at which the push stops, as a share of the k-th score: smaller is closer and slower.
+    leave_out
+        Rank each connected source as if its own edge to its super node were absent.
+    threads
+        Default: all cores this process may use. The result does not depend on it.
+    seed
+        Seed of METIS for the second level.
+    budget
+        Bytes for the vectors of the second level.
+    partitioner
+        Of the clusters of the second level: metis, or propagation, whose memory does not grow with the edges.
+
+    >>> from vcr_graphormer import Graph
+    >>> ranking = rank(Graph.from_edges([[0, 1, 2], [1, 2, 3]]), k=2, sources=[0])
+    >>> ranking.ids.tolist(), [f"{score:.3f}" for score in ranking.scores[0]]
+    ([[1, 2]], ['0.358', '0.238'])
+    """
+    ranker = Ranker.prepare(graph, connections, restart, None, seed, threads, budget, partitioner)
+    return ranker.rank(sources, k, tolerance, leave_out, keep_super, threads)
+
+
+@dataclass(frozen=True, eq=False)
+class Ranker:
+    """A rewired graph made ready for ranking: its vectors are computed once and serve any number of sources."""
+
+    arcs: Arcs
+    assignment: NDArray[np.int32]
+    vectors: Vectors
+    members: Members
+    visits: int
+    directed: bool
+
+    @classmethod
+    def prepare(
+        cls,
+        graph: Graph,
+        connections: Connections | None = None,
+        restart: float = 0.15,
+        coarse: NDArray[np.int32] | None = None,
+        seed: int = 0,
+        threads: int | None = None,
+        budget: int = BUDGET,
+        partitioner: str = "metis",
+    ) -> Ranker:
+        """Compute the vectors. `coarse` (from `coarse_clusters`) may be shared by several rankings of one graph."""
+        check_restart(restart)
+        connections = (connections or no_connections(graph.num_nodes)).check(graph.num_nodes)
+        arcs = make_arcs(graph)
+        coarse = coarse_clusters(graph, seed, partitioner) if coarse is None else coarse
+        vectors, visits = compute_vectors(graph, arcs, connections, coarse, restart, default_threads(threads), budget)
+        return cls(arcs, connections.assignment, vectors, _members(connections), visits, graph.directed)
+
+    def save(self, path: str | Path, graph: Graph) -> Path:
+        """Write what was prepared, the arcs of the graph left out, as a folder of memory-mapped arrays."""
+        arrays = self.vectors._asdict()
+        meta = {
+            "restart": arrays.pop("restart"),
+            "visits": self.visits,
+            "directed": self.directed,
+            "graph adjacency": graph.fingerprints["adjacency"],
+        }
+        # Scaled weights belong to what is prepared: another machine might round their mean otherwise.
+        arrays |= {"arc_weights": self.arcs.weights, "assignment": self.assignment}
+        arrays |= {"member_ptr": self.members.ptr, "member_node": self.members.node}
+        return write_folder(path, KIND, FORMAT_VERSION, arrays, meta, overwrite=False)
+
+    @classmethod
+    def open(cls, path: str | Path, graph: Graph) -> Ranker:
+        """Open what `save` wrote, with the graph it was prepared for; takes milliseconds at any size."""
+        # Mapped as if writable: compiled loops tell read-only arrays apart and would be compiled once more for them.
+        meta, arrays = open_folder(path, KIND, FORMAT_VERSION, "c")
+        missing = {"restart", "visits", "directed", "graph adjacency"} - meta.keys()
+        missing |= {*Vectors._fields[1:], "arc_weights", "assignment", "member_ptr", "member_node"} - arrays.keys()
+        if missing:
+            raise StoreError(f"{path} is damaged: its manifest lacks {', '.join(sorted(missing))}")
+        if meta["graph adjacency"] != graph.fingerprints["adjacency"]:
+            raise StoreError(f"{path} was prepared for another graph than {graph.folder or graph.name}")
+        arrays = {name: np.asarray(array) for name, array in arrays.items()}  # plain arrays: numba calls are cheaper
+        weights, assignment = arrays.pop("arc_weights"), arrays.pop("assignment")
+        members = Members(arrays.pop("member_ptr"), arrays.pop("member_node"))
+        arcs = with_weights(graph, weights)
+        vectors = Vectors(restart=meta["restart"], **arrays)
+        return cls(arcs, assignment, vectors, members, meta["visits"], meta["directed"])
+
+    def rank(
+        self,
+        sources: Any = None,
+        k: int = 20,
+        tolerance: float = TOLERANCE,
+        leave_out: bool = False,
+        keep_super: bool = False,
+        threads: int | None = None,
+    ) -> Ranking:
+        """Rank some sources (default all); parameters as in `rank`."""
+        check_tolerance(tolerance)
+        vectors, num_nodes = self.vectors, len(self.vectors.total)
+        nodes = np.arange(num_nodes) if sources is None else check_sources(sources, num_nodes)
+        ids, scores = empty_lists(len(nodes), k, np.float64)
+        kth = _entry_after(vectors, k)
+        # The floor keeps sources whose k-th score is minute from wandering: 1e-5 at the default tolerance.
+        first, floor, slack = 1e-3, 1.4e-4 * tolerance, 1.0
+        back = not self.directed and tolerance <= 0.2
+        if self.directed:
+            tolerance = tolerance / 4  # without look back it takes a finer push to come as close
+        if len(self.arcs.indices) <= SMALL_GRAPH:
+            first, floor, slack = EXACT, EXACT, 0.0
+
+        def work(part: list[NDArray[np.int64]]) -> int:
+            scratch, visits = new_scratch(vectors.limit, len(kth), self.directed), 0
+            for rows in part:
+                block_ids, block_scores = ids[rows], scores[rows]
+                visits += rank_sources(
+                    nodes[rows],
+                    leave_out,
+                    keep_super,
+                    self.arcs,
+                    self.assignment,
+                    self.members,
+                    vectors,
+                    kth,
+                    scratch,
+                    first,
+                    tolerance,
+                    floor,
+                    slack,
+                    back,
+                    block_ids,
+                    block_scores,
+                )
+                ids[rows], scores[rows] = block_ids, block_scores
+            return visits
+
+        # Sources of one cluster touch the same memory.
+        count = default_threads(threads)
+        blocks = np.array_split(np.argsort(vectors.group[nodes], kind="stable"), 16 * count)
+        with ThreadPoolExecutor(count) as pool:
+            visits = sum(pool.map(work, [blocks[i::count] for i in range(count)]))
+        return Ranking(ids, scores.astype(np.float32), nodes, int(visits))
+
+
+def _members(connections: Connections) -> Members:
+    assignment = connections.assignment
+    node = np.argsort(assignment, kind="stable")[np.count_nonzero(assignment < 0) :]
+    ptr = np.concatenate([[0], np.cumsum(connections.sizes)])
+    return Members(ptr.astype(np.int64), node.astype(np.int32))
+
+
+def _entry_after(vectors: Vectors, k: int) -> NDArray[np.float32]:
+    """The entry behind the first k of each list, 0 where there is none: with the source itself gone, k are as large."""
+    kth = np.zeros(len(vectors.ptr) - 1, dtype=np.float32)
+    long = np.diff(vectors.ptr) > k
+    kth[long] = vectors.values[vectors.ptr[:-1][long] + k]
+    return kth

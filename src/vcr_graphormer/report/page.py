@@ -1,0 +1,209 @@
+"""A run as one self-contained HTML page: numbers are collected here, everything visible is drawn by the page itself."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..base.files import replace_file
+from ..base.jobs import Progress
+from ..data.metrics import decide
+from ..data.split import PARTS
+from ..explain.attributions import KINDS_OF_TOKEN, Looked
+from ..explain.distances import hop_distances
+from ..explain.explanation import label_text
+from ..runs.run import Run
+from ..tokens.config import KINDS
+from . import numbers as inspection
+from .numbers import class_names, sample
+
+SAMPLE = 2000  # nodes in the explorer: for PubMed's lists about 1 MB of the page
+
+
+_EVEN, _MEASURED, _REWIRED = 1000, 300, 100  # nodes for averages, for criteria and faithfulness, for the rewiring
+
+
+_MOST_VISITS = 2_000_000  # arcs followed for the distances of one node of the explorer
+
+
+def write_report(run: Run, file: Path | None = None, nodes: int = SAMPLE, progress: Progress | None = None) -> Path:
+    """Write the page of a run; default: report.html in its folder."""
+    path = run.path / "report.html" if file is None else Path(file)
+    with replace_file(path) as temporary:
+        temporary.write_text(render(collect(run, nodes, progress=progress)), encoding="utf-8")
+    return path
+
+
+def write_explanation(run: Run, node: int, transfer: dict[str, Any], file: Path, output: Any = None) -> Path:
+    """Write the page of one node: the node and, one click away, the nodes among its tokens.
+
+    Parameters
+    ----------
+    transfer
+        What `describe_rewiring` says of the node.
+    output
+        The class that is explained, for all of them; default: what each is predicted as.
+    """
+    ids = np.concatenate([run.store.ids(kind)[node] for kind in KINDS]).astype(np.int64)
+    others = np.unique(ids[(ids >= 0) & (ids < run.graph.num_nodes)])
+    nodes = np.concatenate([[node], others])
+    data = {
+        "title": f"{_dataset(run)}, node {node}" + ("" if output is None else f": what speaks for {output}"),
+        "task": run.task,
+        "classes": class_names(run),
+        "explorer": _explorer(run, run.look(nodes, output)),
+        "transfer": transfer,
+    }
+    with replace_file(Path(file)) as temporary:
+        temporary.write_text(render(data), encoding="utf-8")
+    return Path(file)
+
+
+def render(data: dict[str, Any]) -> str:
+    """The page for what `collect` gave. No text of the data can end its script element."""
+    from jinja2 import Environment, PackageLoader
+    from markupsafe import Markup
+
+    text = json.dumps(_finite(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for letter in "<>&\u2028\u2029":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    template = Environment(loader=PackageLoader("vcr_graphormer.report"), autoescape=True).get_template("report.html")
+    return template.render(data=Markup(text), title=data["title"])
+
+
+def _finite(value: Any) -> Any:
+    """The same with None for NaN and infinity, which JSON has not."""
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    if isinstance(value, float | np.floating):
+        return float(value) if np.isfinite(value) else None
+    return value
+
+
+def collect(run: Run, nodes: int = SAMPLE, seed: int = 0, progress: Progress | None = None) -> dict[str, Any]:
+    """Everything the page shows, as plain data."""
+    metrics = run.metrics
+    random = np.random.default_rng(seed)
+    predicted = run.predict(progress=progress).probabilities
+    # The explorer favours wrong nodes; what is averaged comes from nodes drawn evenly.
+    looked = run.look(_choose(run, predicted, nodes, random), progress=progress)
+    even = run.look(sample(np.arange(run.graph.num_nodes), _EVEN, random), progress=progress)
+    measured = sample(run.split.test if len(run.split.test) else even.nodes, _MEASURED, random)
+    data: dict[str, Any] = {
+        "title": _dataset(run),
+        "created": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
+        "headline": {key: metrics.get(key) for key in ("metric", *PARTS, "seed", "epochs", "best_epoch")}
+        | {"scores": metrics["scores"]["test"]},
+        "reproduce": [_command(run)],
+        "versions": metrics.get("versions"),
+        "graph": _graph(run),
+        "config": {name: asdict(getattr(run.config, name)) for name in ("tokens", "model", "training")},
+        "history": {key: [row[key] for row in run.history] for key in ("epoch", "loss", "val_loss", "val")},
+        "classes": class_names(run),
+        "task": run.task,
+        "averaged": len(even.nodes),
+        "kinds": inspection.by_kind(even),
+        "effects": inspection.effects(run, even),
+        "faithfulness": run.faithfulness(run.look(measured, progress=progress)),
+        "rewiring": inspection.rewiring(run, sample(measured, _REWIRED, random), progress),
+        "criteria": inspection.criteria(run, measured),
+        "stages": inspection.costs(run),
+        "explorer": _explorer(run, looked, _wrong(run, predicted)),
+    }
+    return data | inspection.correctness(run, predicted)
+
+
+def _command(run: Run) -> str:
+    """Train again from what the run folder holds: its graph may have come from anywhere."""
+    code = f"run = vcr.Run.open({str(run.path)!r}); vcr.train(run.graph, run.split, run.config, out='again')"
+    return f'python -c "import vcr_graphormer as vcr; {code}"'
+
+
+def _dataset(run: Run) -> str:
+    return str(run.metrics.get("dataset") or run.path.name)
+
+
+def _wrong(run: Run, predicted: Any) -> NDArray[np.int64] | None:
+    """Test nodes whose class was not found; None where there are no classes."""
+    if run.task != "classification" or run.graph.labels is None:
+        return None
+    labels = np.asarray(run.graph.labels)[run.split.test]
+    wrong: NDArray[np.int64] = run.split.test[(decide(predicted[run.split.test], run.task) != labels) & (labels >= 0)]
+    return wrong
+
+
+def _choose(run: Run, predicted: Any, count: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """Nodes of the explorer: all where they fit; otherwise the wrong ones of the test part first, half at most."""
+    total = run.graph.num_nodes
+    if total <= count:
+        return np.arange(total)
+    found = _wrong(run, predicted)
+    wrong = sample(np.empty(0, dtype=np.int64) if found is None else found, count // 2, random)
+    others = np.setdiff1d(np.arange(total), wrong)
+    return np.union1d(wrong, sample(others, count - len(wrong), random))
+
+
+def _graph(run: Run) -> dict[str, Any]:
+    graph = run.graph
+    about: dict[str, Any] = {"nodes": graph.num_nodes, "edges": graph.num_edges, "features": graph.num_features}
+    about |= {"classes": run.about["num_outputs"], "directed": graph.directed}
+    return about | {"homophily": graph.summary().edge_homophily}
+
+
+def _explorer(run: Run, looked: Looked, wrong: NDArray[np.int64] | None = None) -> dict[str, Any]:
+    """The token lists of the sample as packed arrays. `wrong`: all wrong test nodes, in the sample or not."""
+    graph, nodes = run.graph, looked.nodes
+    total = graph.num_nodes
+    part = np.zeros(total, dtype=np.uint8)
+    for number, name in enumerate(PARTS, start=1):
+        part[getattr(run.split, name)] = number
+    labels = np.full(total, -1, dtype=np.int16)
+    if run.task == "classification" and graph.labels is not None:
+        labels = np.asarray(graph.labels).astype(np.int16)
+    inside = (looked.ids >= 0) & (looked.ids < total)
+    token = np.where(inside, looked.ids, 0)
+    token_label = np.where(inside & (part[token] == 1), labels[token], -1)
+    token_label[:, 0] = -1  # the node's own label is no input of its own prediction
+    mentioned = np.unique(token[inside])
+    counts = np.bincount(looked.kinds, minlength=4)
+    packed: dict[str, NDArray[Any]] = {
+        "nodes": nodes.astype("<i4"),
+        "part": part[nodes],
+        "ids": looked.ids.astype("<i4"),
+        "shown": looked.shown.astype(np.uint8),
+        "score": looked.scores.astype("<f4"),
+        "attention": looked.attention.astype("<f4"),
+        "readout": looked.readout.astype("<f4"),
+        "effect": looked.effect.astype("<f4"),
+        "distance": np.minimum(hop_distances(graph, nodes, looked.ids, _MOST_VISITS), 127).astype(np.int8),
+    }
+    if run.task == "regression":  # the first target: its value instead of a class
+        packed["value"] = looked.explained.astype("<f4")
+        if graph.labels is not None:
+            packed["target"] = np.asarray(graph.labels).reshape(total, -1)[nodes, 0].astype("<f4")
+    else:
+        packed["predicted"] = looked.predicted.astype("<i2")
+        packed["confidence"] = looked.outputs.max(1).astype("<f4")
+        packed["label"] = labels[nodes].astype("<i2")
+        packed["token_label"] = token_label.astype("<i2")
+    texts = [label_text(graph, int(node)) for node in nodes] if run.task == "multilabel" else None
+    return {
+        "total": total,
+        "sampled": len(nodes) < total,
+        "hint": f"vcr-graphormer explain {shlex.quote(str(run.path))} --node id:N --html node.html",
+        "wrong": None if wrong is None else len(wrong),
+        "label_text": texts,
+        "layout": {kind: int(counts[place]) for place, kind in enumerate(KINDS_OF_TOKEN) if place},
+        "names": None if graph.names is None else {str(node): str(graph.names[node]) for node in mentioned.tolist()},
+        **{name: base64.b64encode(array.tobytes()).decode() for name, array in packed.items()},
+    }

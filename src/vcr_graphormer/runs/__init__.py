@@ -1,0 +1,1 @@
+"""Runs: settings, presets, run folders, training from graph to metrics."""

@@ -1,0 +1,139 @@
+"""Settings: TOML sections and `--set section.key=value` → frozen dataclasses. Unknown keys are refused by name."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+from ..data.datasets import DataConfig
+from ..errors import ConfigError, StoreError, unknown_name
+from ..model.config import ModelConfig
+from ..tokens.config import TokenConfig
+from ..training.config import TrainConfig
+from .presets import load_preset
+
+Section = TypeVar("Section")
+
+
+@dataclass(frozen=True)
+class Config:
+    """A complete description of a run, one field per TOML section."""
+
+    data: DataConfig = field(default_factory=DataConfig)
+    tokens: TokenConfig = field(default_factory=TokenConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainConfig = field(default_factory=TrainConfig)
+
+
+def load_config(
+    file: str | Path | None = None,
+    overrides: Sequence[str] = (),
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    variant: str = "default",
+) -> Config:
+    """Read a TOML file (or the dataset's preset), apply `options[section][key]`, then `section.key=value` texts.
+
+    >>> load_config(overrides=["data.seed=3"]).data.seed
+    3
+    >>> load_config(overrides=["data.dataset=Physics"], variant="paper").tokens.clusters
+    50
+    """
+    if file is not None and variant != "default":
+        raise ConfigError(f"a file says everything: leave out either {file} or variant {variant}")
+    values = read_toml(file) if file is not None else _preset(overrides, options, variant)
+    kinds = get_type_hints(Config)
+    for section in values:
+        if section not in kinds:
+            raise unknown_name("section", section, kinds)
+        if not isinstance(values[section], dict):
+            raise ConfigError(f"{section} is {values[section]!r}; it must be a section: [{section}]")
+    for section, given in (options or {}).items():
+        values.setdefault(section, {}).update(given)
+    for text in overrides:
+        section, key, value = parse_override(text)
+        if section not in kinds:
+            raise unknown_name("section", section, kinds)
+        values.setdefault(section, {})[key] = value
+    return Config(**{section: build(kind, values.get(section, {}), section) for section, kind in kinds.items()})
+
+
+def _preset(overrides: Sequence[str], options: Mapping[str, Mapping[str, Any]] | None, variant: str) -> dict[str, Any]:
+    """The preset of the dataset that options or overrides name; the last one counts."""
+    name = (options or {}).get("data", {}).get("dataset", DataConfig().dataset)
+    for section, key, value in map(parse_override, overrides):
+        if (section, key) == ("data", "dataset"):
+            name = value
+    return dict(load_preset(str(name), variant))
+
+
+def read_toml(file: str | Path) -> dict[str, Any]:
+    """The tables of a TOML file; a syntax error is reported with its line."""
+    path = Path(file)
+    if not path.is_file():
+        raise StoreError(f"{path} does not exist: give a TOML file")
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+
+
+def parse_override(text: str) -> tuple[str, str, Any]:
+    """Split `section.key=value`; the value is TOML, or a plain text where it is not.
+
+    >>> parse_override("data.seed=3"), parse_override("data.dataset=PubMed")
+    (('data', 'seed', 3), ('data', 'dataset', 'PubMed'))
+    """
+    path, equals, value = text.partition("=")
+    section, dot, key = path.strip().partition(".")
+    if not (equals and dot and section and key):
+        raise ConfigError(f"--set {text!r}: write section.key=value, for example data.seed=1")
+    try:
+        return section, key, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return section, key, value
+
+
+def build(kind: type[Section], values: Mapping[str, Any], section: str) -> Section:
+    """Make a settings dataclass from a mapping after checking every name and type."""
+    kinds = get_type_hints(kind)
+    checked = {}
+    for key, value in values.items():
+        if key not in kinds:
+            raise unknown_name(f"key in [{section}]", key, kinds)
+        checked[key] = _check_type(f"{section}.{key}", value, kinds[key])
+    return kind(**checked)
+
+
+def _check_type(name: str, value: Any, kind: type) -> Any:
+    words = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if kind in words and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
+        raise ConfigError(f"{name} is {value!r}; it must be {words[kind]}")
+    return value
+
+
+def to_toml(config: Any) -> str:
+    """Write every setting of a config, defaults included, so that the text alone reproduces it.
+
+    >>> load_config().data == build(DataConfig, tomllib.loads(to_toml(Config()))["data"], "data")
+    True
+    """
+    lines = []
+    for section in fields(config):
+        lines.append(f"[{section.name}]")
+        values = getattr(config, section.name)
+        lines += [f"{item.name} = {_toml_value(getattr(values, item.name))}" for item in fields(values)]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, float):
+        return repr(value)  # inf and nan are written alike, too
+    # JSON escapes texts as TOML does, but for DEL; beyond ASCII it would write surrogates, which TOML refuses.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,287 @@
+"""`train`: graph and split → run folder; `resume` after an interruption."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from .. import __version__
+from ..base.checks import Array
+from ..base.files import claim, read_json, replace_file, write_json
+from ..base.jobs import Progress
+from ..data.graph import Graph
+from ..data.metrics import choose_metric, probabilities
+from ..data.split import PARTS, Split
+from ..errors import GraphError, StoreError
+from ..model.labels import label_width, target_scale
+from ..tokens.build import check_tokens, tokenize
+from ..training.checkpoint import save_tensors
+from ..training.devices import find_device, memory_advice, within_memory
+from ..training.inference import compute
+from ..training.processes import Ranks, agent_name
+from ..training.trainer import Best, Examples, OnEpoch, Trainer
+from .config import Config, to_toml
+from .run import RUN_FILE, RUN_VERSION, Run, versions
+
+SEEDS_FILE = "seeds.toml"  # in a folder of runs, one per seed
+
+
+def train(
+    graph: Graph,
+    split: Split,
+    config: Config | None = None,
+    out: str | Path = "runs/run",
+    tokens: str | Path | None = None,
+    device: str = "auto",
+    force: bool = False,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    on_epoch: OnEpoch | None = None,
+) -> Run:
+    """Compute token lists, train the model on them, and leave a run folder that says everything.
+
+    Interrupted at any moment, `resume(out)` continues. The test part is read once, after training. Started by torchrun,
+    its processes train one model together and the first one writes; a restart goes on from the last checkpoint.
+
+    Parameters
+    ----------
+    graph, split
+        Only the first process's are read.
+    config
+        All settings; the data section only describes where the graph came from.
+    out
+        The run folder; an existing one is refused unless `force`.
+    tokens
+        Folder of a token store to use or to make; default: inside the run folder.
+    device
+        auto, cpu, cuda or cuda:N.
+    threads
+        For the token lists; default: all cores.
+    progress, on_epoch
+        Called with (stage, done, total) and with each epoch's row of the history, in the first process only.
+    """
+    return train_loaded(
+        lambda: (graph, split), config or Config(), out, tokens, device, force, threads, progress, on_epoch
+    )
+
+
+def train_loaded(
+    load: Callable[[], tuple[Graph, Split]],
+    config: Config,
+    out: str | Path,
+    tokens: str | Path | None = None,
+    device: str = "auto",
+    force: bool = False,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    on_epoch: OnEpoch | None = None,
+) -> Run:
+    """As `train`, of a graph that the first process alone loads; not even that one where torchrun restarted it."""
+
+    def prepare() -> None:
+        own = _is_ours(Path(out), config)
+        if not own or not (Path(out) / "config.toml").is_file():  # the last of what `_prepare` writes
+            _prepare(*load(), config, Path(out), tokens, device, force or own, agents)
+
+    ranks = Ranks.join()
+    with ranks.guarded():
+        device = ranks.device(device)
+        agents = [name for name in dict.fromkeys(ranks.gather(agent_name())) if name is not None]
+        ranks.first(prepare)
+        return resume(out, device, threads, progress, on_epoch)
+
+
+def _is_ours(folder: Path, config: Config) -> bool:
+    """Whether an earlier attempt of the same torchrun made the run: then it is continued, never another one's.
+
+    By its agents rather than by its count of restarts, which each agent keeps for itself; and by its settings, for in a
+    container a later torchrun may have the same name.
+    """
+    if agent_name() is None or not (folder / RUN_FILE).is_file():
+        return False
+    about, settings = read_json(folder / RUN_FILE), folder / "config.toml"
+    if settings.is_file() and settings.read_text(encoding="utf-8") != to_toml(config):
+        return False
+    return agent_name() in about.get("agents", []) and about.get("process") != os.getpid()
+
+
+def _prepare(
+    graph: Graph,
+    split: Split,
+    config: Config,
+    folder: Path,
+    tokens: str | Path | None,
+    device: str,
+    force: bool,
+    agents: list[str],
+) -> None:
+    """Leave a run folder that `resume` can go on with."""
+    _check(graph, split, config)
+    find_device(device)
+    store = folder / "tokens" if tokens is None else Path(tokens)
+    if tokens is not None:
+        check_tokens(graph, split.train, config.tokens, tokens)
+    for path in (graph.folder, None if tokens is None else store):
+        if path is not None and path.resolve().is_relative_to(folder.resolve()):
+            raise StoreError(f"{path} lies in {folder}, which the run would fill: choose another folder for the run")
+    scale = target_scale(np.asarray(graph.labels), split.train) if graph.task == "regression" else None
+    about = {
+        "kind": "run",
+        "version": RUN_VERSION,
+        "package": __version__,
+        "graph": _pointer(graph.folder or folder / "graph", folder),
+        "tokens": _pointer(store, folder),
+        "fingerprint": graph.fingerprint,
+        "task": graph.task,
+        "scale": None if scale is None else [part.tolist() for part in scale],
+        "num_features": graph.num_features,
+        "num_outputs": graph.num_classes,
+        "num_labels": label_width(graph),
+        "num_nodes": graph.num_nodes,
+    }
+    if agents:
+        about |= {"agents": agents, "process": os.getpid()}
+    make_room(folder, force)
+    write_json(folder / RUN_FILE, about)  # first, so that what an interruption leaves is known for a run
+    if graph.folder is None:
+        graph.save(folder / "graph")
+    split.save(folder / "split.npz")
+    with replace_file(folder / "config.toml") as temporary:
+        temporary.write_text(to_toml(config), encoding="utf-8")
+
+
+def resume(
+    path: str | Path,
+    device: str = "auto",
+    threads: int | None = None,
+    progress: Progress | None = None,
+    on_epoch: OnEpoch | None = None,
+) -> Run:
+    """Go on with an interrupted run from its last checkpoint; a finished one is opened as it is."""
+    ranks = Ranks.join()
+    with ranks.guarded():
+        device = ranks.device(device)
+        ranks.first(lambda: Run.open(path, device))  # what is wrong with it is told once
+        run = Run.open(path, device)
+        if ranks.agree(lambda: run.finished):
+            return run
+        lock = ranks.first(lambda: claim(run.path / RUN_FILE))
+        try:
+            if ranks.agree(lambda: run.finished):  # by another process, just now
+                return Run.open(path, device)
+            with torch.random.fork_rng(devices=[run.device] if run.device.type == "cuda" else []):
+                _execute(run, ranks, threads, progress, on_epoch)
+        finally:
+            if lock is not None:
+                lock.close()
+    return Run.open(path, device)
+
+
+def _check(graph: Graph, split: Split, config: Config) -> None:
+    """Find what is wrong before anything is computed or written."""
+    if graph.labels is None:
+        raise GraphError("the graph has no labels to learn from")
+    if graph.features is None:
+        raise GraphError("the graph has no features: use graph.with_features('degree') or 'identity'")
+    split.check(graph.num_nodes, graph.labels, graph.class_names)
+    config.tokens.check(graph, split.train)
+    config.model.check(config.tokens.hops)
+    config.training.check(graph.task)
+    choose_metric(config.training.metric, graph.task)
+
+
+def make_room(folder: Path, force: bool) -> None:
+    """An empty folder; what is there already is replaced only if it is a run and only if that was asked for."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        known = [folder / name for name in (RUN_FILE, SEEDS_FILE) if (folder / name).is_file()]
+        if not known:
+            raise StoreError(f"{folder} exists and is not a run: choose another folder")
+        if not force:
+            raise StoreError(
+                f"{folder} holds a run already: choose another folder, continue it (train --resume, vcr.resume) or "
+                f"replace it (--force, force=True)"
+            )
+        claim(known[0]).close()
+        shutil.rmtree(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot write {folder}: {error.strerror or error}") from error
+
+
+def _pointer(target: Path, folder: Path) -> str:
+    """How the run names another folder: relative where it lies in or beside the run, so that both can move."""
+    target, folder = target.resolve(), folder.resolve()
+    near = target.is_relative_to(folder.parent)
+    return os.path.relpath(target, folder) if near else str(target)
+
+
+def _execute(run: Run, ranks: Ranks, threads: int | None, progress: Progress | None, on_epoch: OnEpoch | None) -> None:
+    if not ranks.is_first:
+        progress = on_epoch = None
+    clock = [time.perf_counter()]
+    ranks.first(lambda: tokenize(run.graph, run.split.train, run.config.tokens, run.tokens_folder, threads, progress))
+    graph, split, config = run.graph, run.split, run.config
+    clock.append(time.perf_counter())
+    torch.manual_seed(config.training.seed)
+    labels = np.asarray(graph.labels)
+    seen, judged = (Examples(part, labels[part]) for part in (split.train, split.val))
+    advice = memory_advice(config.training.batch_size, run.store.num_tokens, config.model.hidden_channels)
+    with within_memory(run.device, advice):
+        model = run.new_model().to(run.device)
+        trainer = Trainer(model, run.inputs, seen, judged, graph.task, config.training, run.scale, run.path, ranks)
+    trainer.restore()
+    best = trainer.fit(on_epoch)
+    clock.append(time.perf_counter())
+    model.load_state_dict(best.state)
+    model.to(run.precision)
+    nodes = np.arange(graph.num_nodes)
+    part = compute(model, run.inputs, nodes[ranks.share(len(nodes))], run.batch_size, progress=progress)
+    logits = ranks.collect(part, len(nodes))
+    ranks.first(lambda: _write_results(run, ranks, trainer, best, logits, clock))
+
+
+def _write_results(run: Run, ranks: Ranks, trainer: Trainer, best: Best, logits: Array, clock: list[float]) -> None:
+    """Weights, predictions and, last, the metrics that make the run a finished one."""
+    graph, split, config = run.graph, run.split, run.config
+    save_tensors(run.path / "model.safetensors", best.state, {"best_epoch": best.epoch})
+    predicted = probabilities(logits, graph.task, run.scale)
+    run.wrap(np.arange(graph.num_nodes), predicted).save(run.path / "predictions.npz", overwrite=True)
+    clock.append(time.perf_counter())
+    scores = {part: run.score(predicted[getattr(split, part)], getattr(split, part)) for part in PARTS}
+    seconds = dict(zip(("tokenize", "train", "predict"), np.diff(clock).round(3).tolist(), strict=True))
+    write_json(
+        run.path / "metrics.json",
+        {
+            "dataset": graph.name,
+            "metric": trainer.metric,
+            **{part: scores[part][trainer.metric] for part in PARTS},
+            "scores": {part: _without_nan(row) for part, row in scores.items()},
+            "seed": config.training.seed,
+            "split_seed": config.data.seed,
+            "epochs": trainer.epoch,
+            "best_epoch": best.epoch,
+            "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
+            "device": _device_name(run.device) + (f", {ranks.size} processes" if ranks.size > 1 else ""),
+            "precision": str(run.precision).removeprefix("torch."),
+            # Training in all, across interruptions; the others as this process saw them.
+            "timings": {**seconds, "train": round(trainer.seconds, 3)},
+            "versions": versions(),
+        },
+    )
+    shutil.rmtree(run.path / "checkpoint", ignore_errors=True)  # the run is finished: nothing to go on from
+
+
+def _without_nan(row: dict[str, float]) -> dict[str, float | None]:
+    """JSON has no NaN: a metric that a part cannot have, such as ROC-AUC of a single class, is null."""
+    return {name: None if np.isnan(value) else value for name, value in row.items()}
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads"

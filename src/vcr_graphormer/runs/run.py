@@ -1,0 +1,313 @@
+"""`Run`: a run folder, to predict, embed and evaluate with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .. import __version__
+from ..base.checks import Array
+from ..base.files import read_json
+from ..base.jobs import Progress
+from ..data.contract import Task
+from ..data.graph import Graph
+from ..data.metrics import METRICS_OF_TASK, decide, measure, probabilities
+from ..data.split import PARTS, Split
+from ..errors import ConfigError, GraphError, StoreError
+from ..explain.attributions import Looked, faithfulness, look
+from ..explain.explanation import Explanation, describe, find_output
+from ..explain.rewiring import Transfer, mass_transfer, stored_connections
+from ..model.batches import Inputs
+from ..model.inputs import make_inputs
+from ..model.transformer import VCRGraphormer
+from ..tokens.config import KINDS
+from ..tokens.store import TokenStore
+from ..training.checkpoint import HISTORY, load_tensors, read_history
+from ..training.devices import choose_micro_batch, choose_precision, find_device
+from ..training.inference import compute
+from .config import Config, load_config
+from .predictions import Predictions, find_node, find_nodes
+
+RUN_FILE = "run.json"
+
+
+RUN_VERSION = 1
+
+
+SIZES = ("num_features", "num_outputs", "num_labels", "num_nodes")
+
+
+def versions() -> dict[str, str]:
+    """Of this package and those its numbers depend on."""
+    found = {"vcr-graphormer": __version__}
+    for name in ("torch", "numpy", "scipy", "numba", "pymetis"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "unknown"
+    return found
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Run:
+    """A run folder. `metrics["test"]` is its result; `predict`, `embed` and `evaluate` work for any nodes.
+
+    Attributes
+    ----------
+    path : Path
+        The folder.
+    config : Config
+        All settings.
+    about : dict
+        What `run.json` says: where graph and tokens are, sizes of the model.
+    device : torch.device
+        Where it computes.
+    """
+
+    path: Path
+    config: Config
+    about: dict[str, Any]
+    device: torch.device
+
+    @classmethod
+    def open(cls, path: str | Path, device: str = "auto") -> Run:
+        """Open a run folder, finished or not, made on whatever device."""
+        folder = Path(path)
+        if not (folder / RUN_FILE).is_file():
+            inside = next((f": give one of its runs, such as {run.parent}" for run in folder.glob(f"*/{RUN_FILE}")), "")
+            raise StoreError(f"{folder} is not a run folder: {RUN_FILE} is missing{inside}")
+        about = read_json(folder / RUN_FILE)
+        if about.get("kind") != "run" or about.get("version") != RUN_VERSION:
+            raise StoreError(
+                f"{folder} has run format {about.get('version')!r}; this package reads {RUN_VERSION}: open it with "
+                f"vcr-graphormer {about.get('package', 'of another version')}, or train again"
+            )
+        missing = {"graph", "tokens", "fingerprint", "task", "scale", *SIZES} - about.keys()
+        if missing:
+            raise StoreError(f"{folder / RUN_FILE} is damaged: it lacks {', '.join(sorted(missing))}")
+        return cls(folder, load_config(folder / "config.toml"), about, find_device(device))
+
+    @property
+    def finished(self) -> bool:
+        """Whether training ended and the results are there."""
+        return (self.path / "metrics.json").is_file()
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        """Results: `train`, `val` and `test` of the metric, all `scores`, timings, versions."""
+        self.check_finished()
+        return read_json(self.path / "metrics.json")
+
+    @cached_property
+    def history(self) -> list[dict[str, float]]:
+        """One row per epoch: loss, validation loss and metric, learning rate, seconds."""
+        return read_history(self.path / HISTORY)
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The graph it was trained on."""
+        if not (self.path / self.about["graph"]).is_dir():
+            raise StoreError(
+                f"the graph of {self.path} is missing: {self.path / self.about['graph']} was moved or deleted"
+            )
+        graph = Graph.open(self.path / self.about["graph"])
+        if graph.fingerprint != self.about["fingerprint"]:
+            raise StoreError(f"{graph.folder} is another graph than the one {self.path} was trained on")
+        return graph
+
+    @cached_property
+    def split(self) -> Split:
+        """Training, validation and test nodes."""
+        return Split.from_files(self.path / "split.npz")
+
+    @property
+    def tokens_folder(self) -> Path:
+        """Where the token store lies."""
+        return self.path / str(self.about["tokens"])
+
+    @cached_property
+    def store(self) -> TokenStore:
+        """The token lists."""
+        if not self.tokens_folder.is_dir():
+            raise StoreError(
+                f"{self.path} has no token store: {self.tokens_folder} is missing. Bring it back, or train again"
+            )
+        return TokenStore.open(self.tokens_folder)
+
+    @property
+    def precision(self) -> torch.dtype:
+        """Of matrix products on this device."""
+        return choose_precision(self.config.training.precision, self.device)
+
+    @property
+    def task(self) -> Task:
+        """What the model was trained for."""
+        task: Task = self.about["task"]
+        return task
+
+    @property
+    def scale(self) -> tuple[Array, Array] | None:
+        """Mean and standard deviation of regression targets over the training nodes."""
+        scale = self.about["scale"]
+        return None if scale is None else (np.asarray(scale[0]), np.asarray(scale[1]))
+
+    @property
+    def batch_size(self) -> int:
+        """Nodes computed at a time."""
+        training, tokens = self.config.training, self.store.num_tokens
+        return choose_micro_batch(training.micro_batch, training.batch_size, tokens, self.config.model, self.device)
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        """What batches are made from."""
+        store = self.store
+        return make_inputs(self.graph, store, self.config.model, self.split.train, self.device, self.precision)
+
+    def new_model(self) -> VCRGraphormer:
+        """A model of this run's sizes with fresh weights."""
+        sizes = {name: self.about[name] for name in SIZES}
+        sizes |= {f"{kind}_tokens": int(self.store.ids(kind).shape[1]) for kind in KINDS}
+        return VCRGraphormer(self.config.model, num_hops=self.store.num_hops, **sizes)
+
+    @cached_property
+    def model(self) -> VCRGraphormer:
+        """The trained model, in evaluation mode."""
+        self.check_finished()
+        file = self.path / "model.safetensors"
+        tensors, _ = load_tensors(file)
+        with torch.random.fork_rng(devices=[]):
+            model = self.new_model()
+        try:
+            model.load_state_dict(tensors)
+        except RuntimeError as error:
+            raise StoreError(f"{file} does not fit the settings of {self.path}: {error}") from error
+        return model.to(self.device, self.precision).eval()
+
+    def check_finished(self) -> None:
+        """Refuse a run that has no result yet."""
+        if not self.finished:
+            raise StoreError(f"{self.path} is not finished: continue it with train --resume or vcr.resume")
+
+    def predict(self, nodes: Any = None, progress: Progress | None = None) -> Predictions:
+        """Probabilities and decisions for node ids or names; default: all nodes."""
+        chosen = find_nodes(self.graph, nodes)
+        return self.wrap(chosen, probabilities(self._compute(chosen, False, progress), self.task, self.scale))
+
+    def embed(self, nodes: Any = None, progress: Progress | None = None) -> NDArray[np.float32]:
+        """The vectors before the classification head [m, hidden], for node ids or names; default: all nodes."""
+        return self._compute(find_nodes(self.graph, nodes), True, progress)
+
+    def _compute(self, nodes: NDArray[np.int64], vectors: bool, progress: Progress | None) -> NDArray[np.float32]:
+        size = self.batch_size
+        return compute(self.model, self.inputs, nodes, size, vectors, progress)
+
+    def wrap(self, nodes: NDArray[np.int64], predicted: NDArray[np.float32]) -> Predictions:
+        """Predictions with the names of nodes and classes."""
+        graph = self.graph
+        names = None if graph.names is None else np.asarray(graph.names)[nodes]
+        return Predictions(nodes, predicted, decide(predicted, self.task), self.task, names, graph.class_names)
+
+    def evaluate(self, part: str = "test", progress: Progress | None = None) -> dict[str, float]:
+        """Every metric of the task on `train`, `val` or `test`."""
+        if part not in PARTS:
+            raise ConfigError(f"part is {part!r}; it must be {' or '.join(PARTS)}")
+        nodes = getattr(self.split, part)
+        return self.score(self.predict(nodes, progress).probabilities, nodes)
+
+    def score(self, predicted: NDArray[np.float32], nodes: NDArray[np.int64]) -> dict[str, float]:
+        """Every metric of the task for predictions of these nodes."""
+        if self.graph.labels is None or self.graph.task != self.task:
+            raise GraphError(f"the graph has no labels to compare the predictions of this {self.task} with")
+        labels = np.asarray(self.graph.labels)[nodes]
+        return {metric: measure(metric, predicted, labels, self.task) for metric in METRICS_OF_TASK[self.task]}
+
+    def explain(self, node: Any, output: Any = None) -> Explanation:
+        """Why one node, by id or name, got its prediction: every token with its attention and effect.
+
+        `output` explains another class (its name or number) than the predicted one.
+        """
+        chosen = find_node(self.graph, node)
+        return describe(self.graph, self.look(chosen, output), 0, self.split.train, self.task)
+
+    def look(self, nodes: Any = None, output: Any = None, progress: Progress | None = None) -> Looked:
+        """Attention, readout weight and effect of every token of some nodes, as arrays; default: all nodes."""
+        chosen = find_nodes(self.graph, nodes)
+        column = None if output is None else find_output(self.graph, self.about["num_outputs"], output)
+        means = self.store.super_features("structure")
+        supers = 0 if means is None else len(means)
+        exact = self._exact
+        return look(
+            exact.model, exact.inputs, chosen, self.task, self.lists_at_once, column, self.scale, supers, progress
+        )
+
+    def faithfulness(self, looked: Looked, most: int = 8, seed: int = 0) -> dict[str, list[float]]:
+        """How the explained output falls as tokens are hidden: by effect, by attention, at random."""
+        exact = self._exact
+        return faithfulness(exact.model, exact.inputs, looked, self.task, self.lists_at_once, most, seed, self.scale)
+
+    @cached_property
+    def _exact(self) -> Run:
+        """The same run in float32: of effects of 1e-4, bfloat16 would show rounding."""
+        if self.precision == torch.float32:
+            return self
+        exact = replace(self, config=replace(self.config, training=replace(self.config.training, precision="float32")))
+        shared = {name: getattr(self, name) for name in ("graph", "store", "split")}
+        exact.__dict__.update(shared)
+        return exact
+
+    def rewiring(self, nodes: Any, k: int = 10) -> dict[str, list[Transfer]]:
+        """What the super nodes of each kind do to the PageRank of some nodes, exactly (Theorem 2).
+
+        As in the token lists, a training node's own edge to its label's super node is left out where that was asked.
+        """
+        chosen, restart = find_nodes(self.graph, nodes), self.config.tokens.restart
+        by_label = self.store.config["content"] == "labels" and bool(self.store.config["leave_own_label_out"])
+        return {
+            kind: mass_transfer(
+                self.graph, made, chosen, restart, k, kind == "content" and by_label, self.store.ids(kind)[chosen]
+            )
+            for kind, made in stored_connections(self.store).items()
+        }
+
+    @property
+    def lists_at_once(self) -> int:
+        """Token lists computed at a time while explaining."""
+        return max(self.batch_size, 64 if self.device.type == "cpu" else 4096)
+
+    def on(self, graph: Graph, tokens: TokenStore) -> Run:
+        """The same model on another graph with the same features and classes, for example a later version of it."""
+        if graph.num_features != self.about["num_features"]:
+            raise GraphError(
+                f"the graph has {graph.num_features} features but the model was trained on {self.about['num_features']}"
+            )
+        for name in ("hops", "structure_tokens", "content_tokens", "super_tokens", "self_loops"):
+            if tokens.config[name] != getattr(self.config.tokens, name):
+                raise StoreError(
+                    f"{tokens.path} was made with tokens.{name} = {tokens.config[name]}, the model was trained with "
+                    f"{getattr(self.config.tokens, name)}"
+                )
+        if tokens.config["content"] != self.store.config["content"] and tokens.config["content_tokens"]:
+            raise StoreError(
+                f"{tokens.path} has content neighbours by {tokens.config['content']}, the model was trained with those "
+                f"by {self.store.config['content']}"
+            )
+        if self.config.model.adjacency_rows and graph.num_nodes != self.about["num_nodes"]:
+            raise GraphError("the model knows nodes by their links (adjacency_rows): it cannot read another graph")
+        if self.split.train.max() >= graph.num_nodes:
+            raise GraphError(f"training node {self.split.train.max()} is not in the graph of {graph.num_nodes} nodes")
+        other = replace(self)
+        other.__dict__.update(graph=graph, store=tokens, model=self.model, metrics={}, split=self.split)
+        return other
+
+    def __repr__(self) -> str:
+        if not self.finished:
+            return f"Run({self.path}: not finished, {len(self.history)} epochs)"
+        found = ", ".join(f"{part} {self.metrics[part]:.4f}" for part in PARTS)
+        return f"Run({self.path}: {self.metrics['dataset']}, {self.metrics['metric']} {found})"

@@ -1,0 +1,102 @@
+"""`train_seeds`: the same training with several seeds, its mean and deviation."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..base.files import replace_file, write_json
+from ..base.folders import MANIFEST
+from ..base.jobs import Progress
+from ..data.datasets import DataConfig, load_data
+from ..data.graph import Graph
+from ..data.split import PARTS, Split
+from ..errors import ConfigError, GraphError, StoreError
+from ..training.processes import Ranks
+from ..training.trainer import OnEpoch
+from .config import Config, to_toml
+from .launch import SEEDS_FILE, make_room, resume, train
+from .run import RUN_FILE, Run
+
+
+def train_seeds(
+    config: Config,
+    seeds: int,
+    out: str | Path,
+    device: str = "auto",
+    force: bool = False,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    on_run: Callable[[int, Run], None] | None = None,
+    on_epoch: OnEpoch | None = None,
+) -> dict[str, Any]:
+    """Train with split and training seeds 0 … seeds - 1; every run is kept, `summary.json` has mean and deviation.
+
+    Called again with the same folder and settings it goes on where it was.
+    """
+    if seeds < 1:
+        raise ConfigError(f"seeds is {seeds}; it must be 1 or more")
+    if Ranks.join().size > 1:
+        raise ConfigError("several seeds are trained one after another in one process, not under torchrun")
+    folder = Path(out)
+    started = folder / SEEDS_FILE
+    if not started.is_file() or force:
+        load_labelled(config.data)  # before anything is written or replaced
+        make_room(folder, force)
+        with replace_file(started) as temporary:
+            temporary.write_text(to_toml(config), encoding="utf-8")
+    elif started.read_text(encoding="utf-8") != to_toml(config):
+        raise StoreError(f"{folder} holds runs with other settings: choose another folder, or replace them (--force)")
+    runs = []
+    for seed in range(seeds):
+        run = _train_seed(config, seed, folder, device, threads, progress, on_epoch)
+        if on_run is not None:
+            on_run(seed, run)
+        runs.append(run.metrics)
+    summary: dict[str, Any] = {"dataset": runs[0]["dataset"], "metric": runs[0]["metric"], "seeds": list(range(seeds))}
+    for part in PARTS:
+        values = [metrics[part] for metrics in runs]
+        spread = float(np.std(values, ddof=1)) if seeds > 1 else 0.0
+        summary[part] = {"mean": float(np.mean(values)), "std": spread, "values": values}
+    write_json(folder / "summary.json", summary)
+    return summary
+
+
+def _train_seed(
+    config: Config,
+    seed: int,
+    folder: Path,
+    device: str,
+    threads: int | None,
+    progress: Progress | None,
+    on_epoch: OnEpoch | None,
+) -> Run:
+    """One seed's run: opened if finished, continued if begun, made otherwise; all share one saved graph."""
+    target = folder / f"seed-{seed}"
+    if (target / RUN_FILE).is_file():
+        return resume(target, device, threads, progress, on_epoch)
+    published = config.data.split == "published"
+    data = config.data if published else replace(config.data, seed=seed)
+    settings = replace(config, data=data, training=replace(config.training, seed=seed))
+    graph, split = load_labelled(data)
+    saved = graph.folder or folder / "graph"
+    if not (saved / MANIFEST).is_file():
+        graph.save(saved)
+    elif Graph.open(saved).fingerprint != graph.fingerprint:
+        raise StoreError(f"the data of {folder} has changed since its first run: choose another folder, or --force")
+    if target.is_dir():
+        shutil.rmtree(target)  # begun, but killed before it could be continued
+    return train(Graph.open(saved), split, settings, target, None, device, False, threads, progress, on_epoch)
+
+
+def load_labelled(data: DataConfig) -> tuple[Graph, Split]:
+    """The graph and the split that `[data]` describes; refused where there is nothing to learn from."""
+    graph, split = load_data(data)
+    if split is None:
+        raise GraphError(f"{data.dataset} has no labels to learn from")
+    return graph, split

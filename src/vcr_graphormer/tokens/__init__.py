@@ -1,0 +1,1 @@
+"""Token lists: what is in one, how they are made, where they are stored."""

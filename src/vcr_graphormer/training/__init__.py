@@ -1,0 +1,1 @@
+"""The training loop, its checkpoints, devices and processes; inference."""

@@ -1,0 +1,128 @@
+"""The state of training in one safetensors file, so that it is there whole or not at all. No pickle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ..base.files import replace_file
+from ..errors import StoreError
+
+if TYPE_CHECKING:
+    from .trainer import Trainer
+
+HISTORY = "history.jsonl"
+
+
+def save_tensors(file: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+    """Write tensors and a JSON description; the file appears whole or not at all."""
+    plain = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+    with replace_file(file) as temporary:
+        save_file(plain, temporary, metadata={"about": json.dumps(about)})
+
+
+def load_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what `save_tensors` wrote, onto the CPU, whatever device it came from."""
+    if not file.is_file():
+        raise StoreError(f"{file} is missing")
+    try:
+        with safe_open(file, framework="pt", device="cpu") as content:
+            about = json.loads((content.metadata() or {}).get("about", "{}"))
+            return {name: content.get_tensor(name) for name in content.keys()}, about  # noqa: SIM118
+    except (SafetensorError, ValueError) as error:
+        raise StoreError(f"{file} is damaged: {error}") from error
+
+
+def save_training(trainer: Trainer, file: Path) -> None:
+    """Write all that training depends on: weights, their average, the best ones, moments, generators, counters."""
+    tensors = {f"model/{name}": value for name, value in trainer.model.state_dict().items()}
+    if trainer.average is not None:
+        tensors |= {f"average/{name}": value for name, value in trainer.average.state_dict().items()}
+    best = trainer.best
+    tensors |= {f"best/{name}": value for name, value in best.state.items()}
+    names = [name for name, _ in trainer.model.named_parameters()]
+    moments = optimizer_tensors(trainer.optimizer, names)
+    tensors |= {f"optimizer/{name}": value for name, value in moments.items()}
+    tensors["random/cpu"] = torch.get_rng_state()
+    if trainer.inputs.device.type == "cuda":
+        tensors["random/cuda"] = torch.cuda.get_rng_state(trainer.inputs.device)
+    about = {"epoch": trainer.epoch, "step": trainer.step, "seconds": trainer.seconds, "best_epoch": best.epoch}
+    about |= {"improved": best.improved, "best_value": best.value, "best_loss": best.loss}
+    save_tensors(file, tensors, about)
+
+
+def restore_training(trainer: Trainer, file: Path) -> None:
+    """Put back what `save_training` wrote."""
+    try:
+        tensors, about = load_tensors(file)
+    except StoreError as error:
+        raise StoreError(f"{error}; delete it to train from the start") from error
+    device = trainer.inputs.device
+    try:
+        trainer.model.load_state_dict(under("model/", tensors))
+        if trainer.average is not None:
+            trainer.average.load_state_dict(under("average/", tensors))
+        names = [name for name, _ in trainer.model.named_parameters()]
+        restore_optimizer(trainer.optimizer, names, under("optimizer/", tensors))
+        trainer.best = replace(
+            trainer.best,
+            epoch=about["best_epoch"],
+            improved=about["improved"],
+            value=about["best_value"],
+            loss=about["best_loss"],
+            state={name: value.to(device) for name, value in under("best/", tensors).items()},
+        )
+        trainer.epoch, trainer.step, trainer.seconds = about["epoch"], about["step"], about["seconds"]
+        torch.set_rng_state(tensors["random/cpu"])
+        if device.type == "cuda" and "random/cuda" in tensors:
+            torch.cuda.set_rng_state(tensors["random/cuda"], device)
+    except (KeyError, RuntimeError) as error:
+        raise StoreError(f"{file} does not fit this run ({error}): delete it to start again") from error
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer, names: list[str]) -> dict[str, Tensor]:
+    """The optimizer's moments by parameter name; `names` in the order of its only group."""
+    return {
+        f"{name}/{key}": value
+        for name, parameter in zip(names, optimizer.param_groups[0]["params"], strict=True)
+        for key, value in optimizer.state.get(parameter, {}).items()
+    }
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, names: list[str], tensors: Mapping[str, Tensor]) -> None:
+    """Put back what `optimizer_tensors` took."""
+    for name, parameter in zip(names, optimizer.param_groups[0]["params"], strict=True):
+        state = {key.rpartition("/")[2]: value for key, value in tensors.items() if key.rpartition("/")[0] == name}
+        if state:
+            optimizer.state[parameter] = {key: value.to(parameter.device) for key, value in state.items()}
+
+
+def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Those whose names start with a prefix, without it."""
+    return {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def cut_history(file: Path, epochs: int) -> list[dict[str, float]]:
+    """Forget what was written after the checkpoint: those epochs are run again."""
+    rows = read_history(file)[:epochs]
+    with replace_file(file) as temporary:
+        temporary.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    return rows
+
+
+def read_history(file: Path) -> list[dict[str, float]]:
+    """The epochs of `history.jsonl`, up to a line that was cut short by a crash."""
+    rows: list[dict[str, float]] = []
+    with suppress(ValueError):
+        for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else []:
+            rows.append(json.loads(line))  # noqa: PERF401
+    return rows

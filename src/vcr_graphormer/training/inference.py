@@ -1,0 +1,53 @@
+"""Trained model and nodes → logits or vectors, in batches of bounded memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..base.jobs import Progress
+from ..model.batches import Inputs
+from ..model.transformer import VCRGraphormer
+from .devices import memory_advice, within_memory
+
+
+@torch.no_grad()
+def compute(
+    model: VCRGraphormer,
+    inputs: Inputs,
+    nodes: NDArray[np.int64],
+    batch_size: int,
+    vectors: bool = False,
+    progress: Progress | None = None,
+) -> NDArray[np.float32]:
+    """Logits [m, c] of the nodes, or with `vectors` their representations [m, h].
+
+    Where all rows projected take no more memory than a few batches, they are projected once for all.
+    """
+    was_training = model.training
+    model.eval()
+    order = torch.from_numpy(np.ascontiguousarray(nodes, dtype=np.int64))
+    width = model.config.hidden_channels
+    once = not inputs.streamed and inputs.num_nodes <= 4 * batch_size * inputs.num_tokens
+    result: Tensor | None = None
+    done = 0
+    try:
+        with within_memory(inputs.device, memory_advice(batch_size, inputs.num_tokens, width)):
+            projected = None
+            if once:
+                projected = model.project_rows(inputs.sources, inputs.super_rows)
+            for batch in inputs.batches(order.to(inputs.home), batch_size, with_rows=not once):
+                part = model.represent(batch, projected) if vectors else model(batch, projected)
+                if result is None:
+                    result = torch.empty(len(order), part.shape[1], dtype=torch.float32)
+                result[done : done + len(part)] = part
+                done += len(part)
+                if progress is not None:
+                    progress("inference", done, len(order))
+    finally:
+        model.train(was_training)
+    if result is None:
+        result = torch.empty(0, width if vectors else model.num_outputs)
+    return result.numpy()

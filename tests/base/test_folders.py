@@ -1,0 +1,214 @@
+"""A folder exists whole or not at all, and says what does not match."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from tests.support import graphs
+from vcr_graphormer import Graph, StoreError
+from vcr_graphormer.base.files import claim, replace_file
+from vcr_graphormer.base.folders import digest, is_intact
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    return graphs.karate_club().save(tmp_path / "graph")
+
+
+def test_existing_folders_are_safe(saved: Path) -> None:
+    with pytest.raises(StoreError, match="exists: choose another name"):
+        graphs.path().save(saved)
+    graphs.path().save(saved, overwrite=True)
+    assert Graph.open(saved).num_nodes == 5
+    assert [file.name for file in saved.parent.iterdir()] == ["graph"]
+    other = saved.parent / "mine"
+    other.mkdir()
+    (other / "thesis.txt").write_text("years of work")
+    with pytest.raises(StoreError, match="is not a saved graph: refusing to replace it"):
+        graphs.path().save(other, overwrite=True)
+    assert (other / "thesis.txt").exists()
+
+
+def test_unwritable_place(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot write .*file/graph"):
+        graphs.path().save(tmp_path / "file" / "graph")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["file"]
+
+
+def test_damage_is_named(saved: Path, tmp_path: Path) -> None:
+    manifest = json.loads((saved / "manifest.json").read_text())
+
+    def refuse(message: str, **changes: object) -> None:
+        (saved / "manifest.json").write_text(json.dumps({**manifest, **changes}))
+        with pytest.raises(StoreError, match=message):
+            Graph.open(saved)
+        (saved / "manifest.json").write_text(json.dumps(manifest))
+
+    refuse("holds a token store, not a graph", kind="token store")
+    refuse("has format version 99; this package reads version 1", version=99)
+    arrays = manifest["arrays"]
+    refuse(r"indices\.npy holds <i4\[156\] but the manifest says <i4\[155\]",
+           arrays={**arrays, "indices": {**arrays["indices"], "shape": [155]}})  # fmt: skip
+    refuse(r"weights\.npy is missing", arrays={**arrays, "weights": arrays["indices"]})
+    (saved / "manifest.json").write_text("{")
+    with pytest.raises(StoreError, match=r"manifest\.json is damaged"):
+        Graph.open(saved)
+    (saved / "manifest.json").write_text("[]")
+    with pytest.raises(StoreError, match="is not a manifest of ours"):
+        Graph.open(saved)
+    with pytest.raises(StoreError, match=r"is not a saved folder: manifest\.json is missing"):
+        Graph.open(tmp_path)
+
+
+def test_truncated_and_foreign_arrays(saved: Path) -> None:
+    file = saved / "indices.npy"
+    content = file.read_bytes()
+    file.write_bytes(content[:-4])
+    with pytest.raises(StoreError, match=r"indices\.npy has 748 bytes but the manifest says 752: it was cut short"):
+        Graph.open(saved)
+    file.write_bytes(b"x" * len(content))
+    with pytest.raises(StoreError, match=r"indices\.npy is not a readable \.npy file"):
+        Graph.open(saved)
+
+
+def test_killed_while_saving_leaves_nothing_that_opens(tmp_path: Path) -> None:
+    script = (
+        "import os, signal, sys\n"
+        "import numpy as np\nfrom vcr_graphormer import generate\n"
+        "graph = generate(500, 2000)\n"
+        "write = np.lib.format.write_array\n"
+        "def die(file, array, **keywords):\n"
+        "    write(file, array, **keywords)\n"
+        "    if array.ndim == 2: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "np.lib.format.write_array = die\n"
+        "graph.save(sys.argv[1])\n"
+    )
+    target = tmp_path / "graph"
+    result = subprocess.run([sys.executable, "-c", script, str(target)], check=False)
+    assert result.returncode == -signal.SIGKILL
+    assert not target.exists()
+    assert Graph.open(graphs.path().save(target)).num_nodes == 5
+
+
+def test_digest_depends_on_values_type_and_shape() -> None:
+    base = np.arange(6, dtype=np.int32)
+    others: list[Any] = [base + 1, base.astype(np.int64), base.reshape(2, 3), base[:5], None]
+    assert len({digest(base), *(digest(other) for other in others)}) == 6
+    assert digest(base) == digest(base.astype(">i4"))
+    assert digest(base, None) != digest(base)
+    assert digest(np.arange(0, 12, 2)[::2]) == digest(np.array([0, 4, 8]))
+    with pytest.raises(StoreError, match="cannot be hashed"):
+        digest(np.array([object()]))
+
+
+def test_opening_reads_no_array(saved: Path) -> None:
+    # Content that is wrong, of the right size: opening does not look, verifying does.
+    file = saved / "indices.npy"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    Graph.open(saved)
+    with pytest.raises(StoreError, match=r"indices\.npy does not match its checksum"):
+        Graph.verify(saved)
+
+
+def test_verify_accepts_what_was_written(saved: Path) -> None:
+    Graph.verify(saved)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (["meta"], None, "meta and arrays must be tables"),
+        (["arrays"], [], "meta and arrays must be tables"),
+        (["arrays", "indices"], None, "the entry of 'indices' needs dtype, shape, bytes and checksum"),
+        (["arrays", "indices"], {"dtype": "<i4"}, "the entry of 'indices' needs"),
+        (["meta", "task"], "zzz", "its task is 'zzz'"),
+        (["meta"], {}, "its manifest lacks class_names, directed"),
+    ],
+)
+def test_damaged_manifests(saved: Path, path: list[str], value: Any, message: str) -> None:
+    manifest = json.loads((saved / "manifest.json").read_text())
+    place = manifest
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    (saved / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(StoreError, match=message):
+        Graph.open(saved)
+
+
+def test_arrays_that_do_not_belong_together(saved: Path, tmp_path: Path) -> None:
+    labelled = Graph.from_edges([[0], [1]], labels=[0, 1, 1], features=sp.identity(3)).save(tmp_path / "labelled")
+    (labelled / "labels.npy").unlink()
+    (saved / "indptr.npy").rename(labelled / "labels.npy")
+    manifest = json.loads((labelled / "manifest.json").read_text())
+    manifest["arrays"]["labels"] = json.loads((saved / "manifest.json").read_text())["arrays"]["indptr"]
+    (labelled / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(StoreError, match="the length of labels is 35, not 3"):
+        Graph.open(labelled)
+    del manifest["arrays"]["labels"]
+    manifest["meta"]["features_shape"] = None
+    (labelled / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(StoreError, match="its sparse features do not fit together"):
+        Graph.open(labelled)
+
+
+def test_a_failed_overwrite_keeps_the_old_folder(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename = Path.rename
+
+    def fail(self: Path, target: Path) -> Path:
+        if self.suffix == ".tmp":
+            raise OSError(5, "Input/output error")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fail)
+    with pytest.raises(StoreError, match="Input/output error"):
+        graphs.path().save(saved, overwrite=True)
+    assert Graph.open(saved).num_nodes == 34
+    assert [file.name for file in saved.parent.iterdir()] == ["graph"]
+
+
+def test_full_disk(tmp_path: Path) -> None:
+    # /dev/full answers every write as a full disk does.
+    with pytest.raises(StoreError, match="No space left on device"), replace_file(tmp_path / "x") as temporary:
+        temporary.symlink_to("/dev/full")
+        with temporary.open("wb", buffering=0) as file:
+            file.write(b"content")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_writers_of_the_same_file_do_not_meet(tmp_path: Path) -> None:
+    """Two machines may have processes of one number: the temporary names differ all the same."""
+    with replace_file(tmp_path / "x") as first, replace_file(tmp_path / "x") as second:
+        assert first != second
+        first.write_text("first")
+        second.write_text("second")
+    assert (tmp_path / "x").read_text() == "first"
+    assert [file.name for file in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_claim_is_one_that_nfs_grants(tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text("{}")
+    with claim(tmp_path / "job.json") as handle:
+        assert handle.writable()
+        with pytest.raises(StoreError, match="another process is working in"):
+            claim(tmp_path / "job.json")
+
+
+def test_is_intact(saved: Path) -> None:
+    assert is_intact(saved)
+    file = saved / "indices.npy"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    assert not is_intact(saved)
+    assert not is_intact(saved / "nothing")

@@ -1,0 +1,46 @@
+"""A job's folder: claimed once, trusted only where checksums match, clean when done."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vcr_graphormer import StoreError
+from vcr_graphormer.base.jobs import JobFolder
+
+
+def test_arrays_and_their_checksums(tmp_path: Path) -> None:
+    with JobFolder(tmp_path / "job", {"a": "1"}) as job:
+        job.write("whole", np.arange(5))
+        job.write_blocks("blocks", (4, 2), "float32", [np.ones((3, 2)), np.zeros((1, 2))])
+        job.write_blocks("nothing", (3, 0), "int32", [np.empty((3, 0))])
+        with pytest.raises(StoreError, match=r"short\.npy got 1 rows instead of 2"):
+            job.write_blocks("short", (2, 2), "float32", [np.ones((1, 2))])
+    (tmp_path / "job" / ".left.npy.99.tmp").write_bytes(b"")
+    with JobFolder(tmp_path / "job", {"a": "1"}) as again:
+        whole, blocks = again.open("whole"), again.open("blocks")
+        assert whole is not None
+        assert blocks is not None
+        assert (whole.tolist(), blocks.tolist()) == ([0, 1, 2, 3, 4], [[1, 1], [1, 1], [1, 1], [0, 0]])
+        assert again.open("short") is None
+        assert again.open("never") is None
+        assert not (tmp_path / "job" / ".left.npy.99.tmp").exists()
+        again.end()
+    assert sorted(file.name for file in (tmp_path / "job").iterdir()) == [
+        "blocks.npy",
+        "nothing.npy",
+        "short.npy",
+        "whole.npy",
+    ]
+
+
+def test_other_jobs_and_foreign_folders(tmp_path: Path) -> None:
+    with JobFolder(tmp_path / "job", {"a": "1"}):
+        pass
+    for other, message in (({"a": "2"}, "another a:"), ({"a": "1", "b": "1"}, "another b:")):
+        with pytest.raises(StoreError, match=f"holds unfinished work of {message}"), JobFolder(tmp_path / "job", other):
+            pass
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").write_text("")
+    with pytest.raises(StoreError, match="is not a token store"), JobFolder(tmp_path / "mine", {}):
+        pass

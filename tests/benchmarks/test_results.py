@@ -1,0 +1,157 @@
+"""Tables in README and LOG say what the files in results/ say."""
+
+import importlib
+import json
+import tomllib
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.records import variant_config, with_defaults
+from benchmarks.tables import accuracy_table, not_measured, paired_table, read_results
+
+from vcr_graphormer.runs.presets import VARIANTS
+from vcr_graphormer.tokens.resources import METIS_PER_ARC, THREAD_PER_NODE, VECTORS_PER_NODE
+
+ROOT = Path(__file__).parent.parent.parent
+PROTOCOL_A = {"PubMed", "Computer", "Photo", "CS", "Physics", "Squirrel", "Actor", "Texas"}
+
+
+def benchmark(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    return importlib.import_module(f"benchmarks.{name}")
+
+
+def test_scaling_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    scale, growth, partitioners = (benchmark(name, monkeypatch) for name in ("scale", "growth", "partitioners"))
+    rows = json.loads((ROOT / "results" / "scale.json").read_text())["rows"]
+    text = (ROOT / "docs" / "scaling.md").read_text()
+    assert [row["size"] for row in rows] == [0.01, 0.1, 1.0]
+    assert between(text, "scale") == scale.measured_table(rows)
+    assert between(text, "outlook") == scale.outlook_table(rows[-1])
+    slopes = json.loads((ROOT / "results" / "growth.json").read_text())["slopes"]
+    assert between(text, "slopes") == growth.slopes_table(slopes)
+    cuts = json.loads((ROOT / "results" / "partitioners.json").read_text())["rows"]
+    assert between(text, "partitioners") == partitioners.table(cuts)
+    steps = json.loads((ROOT / "results" / "throughput-cuda.json").read_text())["rows"]
+    assert between(text, "throughput") == benchmark("throughput", monkeypatch).table(steps)
+
+
+def test_the_constants_of_resources_are_those_measured() -> None:
+    """What tokenize refuses to start without is what it took, no less and not much more."""
+    rows = json.loads((ROOT / "results" / "scale.json").read_text())["rows"]
+    for row in rows[1:]:
+        peak = {stage: 1e9 * value for stage, value in row["peak gigabytes by stage"].items()}
+        arcs, nodes = 2 * row["edges"], row["nodes"]
+        before = peak["content connections"]  # little is done there: the interpreter, and what was mapped so far
+        metis = max(peak["structure connections"], peak["coarse clusters"]) - before
+        assert metis < METIS_PER_ARC * arcs < 1.5 * metis
+        vectors = max(peak["structure vectors"], peak["content vectors"]) - before
+        assert vectors < (VECTORS_PER_NODE + 2 * THREAD_PER_NODE) * nodes < 1.5 * vectors
+
+
+def test_training_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = benchmark("training", monkeypatch).readme_table(ROOT / "results")
+    assert len(rows.splitlines()) == 4
+    assert rows in (ROOT / "README.md").read_text()
+
+
+def test_extensions_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    extensions = benchmark("extensions", monkeypatch)
+    rows = json.loads((ROOT / "results" / "extensions.json").read_text())["rows"]
+    found = {(row["graph"], row["switch"]): row["val"] for row in rows}
+    paper = next(iter(extensions.SWITCHES))
+    text = (ROOT / "LOG.md").read_text()
+    for switch in extensions.SWITCHES:
+        cells = []
+        for graph in extensions.GRAPHS:
+            value, base = found.get((graph, switch)), found[graph, paper]
+            cells.append(
+                "not measured" if value is None else f"{base:.2f}" if switch == paper else f"{value - base:+.2f}"
+            )
+        assert f"| {switch} | {' | '.join(cells)} |" in text
+
+
+def between(text: str, marker: str) -> str:
+    return text.partition(f"<!-- {marker}:start -->\n")[2].partition(f"\n<!-- {marker}:end -->")[0]
+
+
+@pytest.mark.parametrize("protocol", ["A", "B"])
+def test_accuracy_tables(protocol: str) -> None:
+    rows = read_results(ROOT / "results" / "accuracy")
+    page = (ROOT / "docs" / "accuracy.md").read_text()
+    assert between(page, f"accuracy-{protocol}") == accuracy_table(rows, protocol)
+    if protocol == "A":
+        table = accuracy_table(rows, protocol, ("paper", "default"))
+        assert between((ROOT / "README.md").read_text(), "accuracy-A") == table
+        assert between(page, "paired") == paired_table(rows)
+        for name in not_measured(rows):
+            assert name in page
+
+
+def test_balanced_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = json.loads((ROOT / "results" / "balanced.json").read_text())["rows"]
+    assert [len(row["MLP"]) for row in rows] == [len(row["default"]) for row in rows] == [10, 10, 10]
+    assert between((ROOT / "docs" / "accuracy.md").read_text(), "balanced") == benchmark("balanced", monkeypatch).table(
+        rows
+    )
+
+
+def test_results_are_complete() -> None:
+    """All of seeds 0 to 9 under protocol A, at least five under B, each file with what reproduces it."""
+    rows = read_results(ROOT / "results" / "accuracy")
+    assert {row["dataset"] for row in rows if (row["protocol"], row["variant"]) == ("A", "default")} == PROTOCOL_A
+    for row in rows:
+        seeds = [run["seed"] for run in row["runs"]]
+        assert seeds == list(range(len(seeds)))
+        assert len(seeds) == 10 if row["protocol"] == "A" else len(seeds) >= 5
+        made_by = (
+            "vcr-graphormer benchmark accuracy",
+            "python benchmarks/yardsticks.py",
+            "python benchmarks/nearest.py",
+        )
+        assert row["command"].startswith(made_by)
+        assert row["versions"]["torch"]
+
+
+def test_yardsticks_are_the_best_of_their_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    yardsticks = benchmark("yardsticks", monkeypatch)
+    checked = 0
+    for row in read_results(ROOT / "results" / "accuracy"):
+        if row["variant"] in yardsticks.MODELS:
+            splits = yardsticks.SPLITS.get(row["dataset"], 2)
+            log = (ROOT / "results" / "search" / f"{row['dataset']}-{row['variant']}.jsonl").read_text().splitlines()
+            trials = [trial for trial in map(json.loads, log) if trial.get("splits", 2) == splits]
+            assert len(trials) == 20
+            # A trial that was cut short counts a little less, as in the search.
+            worth = [sum(trial["val"]) / len(trial["val"]) - 0.003 * (len(trial["val"]) < splits) for trial in trials]
+            best = trials[worth.index(max(worth))]["settings"]
+            assert {name: value for name, value in row["config"].items() if name != "recipe"} == best
+            checked += 1
+    assert checked == 6 * len(PROTOCOL_A)
+
+
+def test_presets_are_those_behind_the_results() -> None:
+    """A preset that was changed after it was measured would make the table a lie."""
+    for row in read_results(ROOT / "results" / "accuracy"):
+        if row["variant"] in VARIANTS:
+            config = variant_config(row["dataset"], row["variant"])
+            for section in ("tokens", "model", "training"):
+                settings = asdict(getattr(config, section))
+                settings.pop("seed") if section == "training" else None
+                assert with_defaults(row["config"])[section] == settings, (row["dataset"], row["variant"])
+            assert row["config"]["data"] == {"directed": config.data.directed}
+
+
+@pytest.mark.parametrize("dataset", sorted({*PROTOCOL_A, "Cora", "CiteSeer"}))
+def test_presets_are_trials_of_the_search(dataset: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings that no trial had were judged by nothing."""
+    choose = benchmark("choose", monkeypatch)
+    config = variant_config(dataset, "default")
+    rows = map(json.loads, (ROOT / "results" / "tuning.jsonl").read_text().splitlines())
+    trials = [
+        tomllib.loads(choose.to_toml(choose.rebuild(row["config"]), row["directed"], "a trial"))
+        for row in rows
+        if row["dataset"] == dataset and "config" in row
+    ]
+    assert tomllib.loads(choose.to_toml(config, config.data.directed, "a preset")) in trials

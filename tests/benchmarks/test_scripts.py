@@ -1,0 +1,273 @@
+"""The parts of benchmarks/ that choose settings and answer questions: what they may see, and what they write."""
+
+import doctest
+import importlib
+import json
+import shutil
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from benchmarks.records import variant_config
+from benchmarks.workbench import Workbench
+
+import vcr_graphormer as vcr
+from vcr_graphormer.ranking.links import LinkRanker
+
+FOLDER = Path(__file__).parent.parent.parent / "benchmarks"
+SHORT: dict[str, Any] = {"epochs": 2, "patience": 2}
+# Torch's notices about sparse matrices, on PyG's conversion.
+quiet = pytest.mark.filterwarnings("ignore:Sparse")
+
+
+def load(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    return importlib.import_module(f"benchmarks.{name}")
+
+
+@pytest.fixture(scope="module")
+def graph() -> vcr.Graph:
+    return vcr.generate(nodes=200, edges=900, classes=3, features=8, homophily=0.7, seed=0)
+
+
+CONFIG = vcr.Config(
+    tokens=vcr.TokenConfig(hops=2, clusters=4, structure_tokens=3, content_tokens=3),
+    model=vcr.ModelConfig(hidden_channels=16, heads=2),
+    training=vcr.TrainConfig(epochs=4, batch_size=64, warmup_steps=5, learning_rate=0.01),
+)
+
+
+def test_each_half_is_judged_at_the_epoch_the_other_half_chose(
+    graph: vcr.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tune = load("tune", monkeypatch)
+    split = vcr.Split.random(graph.labels, seed=0)
+    bench = Workbench(graph, torch.device("cpu"))
+    right: list[Any] = []
+    wanted = np.asarray(graph.labels)[split.val]
+    bench.train(
+        split, CONFIG, test=False, on_epoch=lambda trainer: right.append(trainer.val_logits.argmax(1) == wanted)
+    )
+    values = []
+    for chosen, judged in ((slice(0, None, 2), slice(1, None, 2)), (slice(1, None, 2), slice(0, None, 2))):
+        best = max(range(4), key=lambda epoch: right[epoch][chosen].mean())
+        values.append(right[best][judged].mean())
+    assert tune.crossed_accuracy(bench, split, CONFIG) == pytest.approx(np.mean(values))
+
+
+@pytest.mark.parametrize(("name", "examples"), [("yardsticks", 2), ("balanced", 2), ("common", 1), ("nearest", 2)])
+def test_examples(name: str, examples: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctest.testmod(load(name, monkeypatch)) == (0, examples)
+
+
+def test_errors_are_those_of_the_epoch_the_other_half_chose(graph: vcr.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    tune, errors = load("tune", monkeypatch), load("errors", monkeypatch)
+    split, bench = vcr.Split.random(graph.labels, seed=0), Workbench(graph, torch.device("cpu"))
+    right = errors.predict_validation(bench, split, CONFIG) == np.asarray(graph.labels)[split.val]
+    assert right.mean() == pytest.approx(tune.crossed_accuracy(bench, split, CONFIG))
+
+
+def test_the_search_can_be_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    tune, choose = load("tune", monkeypatch), load("choose", monkeypatch)
+    log = FOLDER.parent / "results" / "tuning.jsonl"
+    best = choose.read_log([log], "Actor", 4)[0]
+    assert np.mean(best["val"]) > 0.38
+    names = sorted(tune.guesses(vcr.generate(200, 900))[0])
+    found = tune.best_so_far(log, "Actor", True, names)
+    assert len(found) == 3
+    assert found[0]["hidden_channels"] == best["config"]["model"]["hidden_channels"]
+
+
+@quiet
+@pytest.mark.parametrize("model", ["MLP", "GCN", "GraphSAGE", "GAT", "APPNP", "LINKX"])
+def test_yardsticks_learn(model: str, graph: vcr.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    yardsticks = load("yardsticks", monkeypatch)
+    bench = yardsticks.Bench(graph, graph, torch.device("cpu"))
+    settings = {"hidden": 16, "layers": 2, "dropout": 0.0, "learning_rate": 0.02, "weight_decay": 1e-4, "norm": False}
+    settings |= {"jump": False, "restart": 0.2}
+    split = vcr.Split.random(graph.labels, seed=0)
+    seen, right, best = bench.train(model, settings, split, seed=0, epochs=40)
+    assert seen.shape == (40, len(split.val))
+    assert right[torch.from_numpy(split.train)].float().mean() > 0.6  # three classes
+    assert seen[best - 1].mean() == seen.mean(1).max() == right[torch.from_numpy(split.val)].float().mean()
+
+
+def test_the_nearest_node_is_the_best_training_node_of_the_ranking(
+    graph: vcr.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nearest, labels = load("nearest", monkeypatch), np.asarray(graph.labels)
+    split, ranking = vcr.Split.random(labels, seed=0), LinkRanker.prepare(graph).rank(k=199)
+    usual = int(np.bincount(labels[split.train]).argmax())
+    expected = []
+    for node in split.test:
+        listed = [other for other in ranking.ids[node] if other in split.train]
+        expected.append(labels[listed[0]] if listed else usual)
+    assert nearest.guess(nearest.unit_rows(graph.to_scipy()), labels, split.train, split.test).tolist() == expected
+
+
+@quiet
+def test_yardsticks_read_links_as_they_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    yardsticks = load("yardsticks", monkeypatch)
+    made = [
+        vcr.Graph.from_edges([[0], [1]], num_nodes=3, features=np.eye(3, dtype=np.float32), directed=directed)
+        for directed in (False, True)
+    ]
+    bench = yardsticks.Bench(replace(made[0], labels=np.zeros(3, dtype=np.int64)), made[1], torch.device("cpu"))
+    assert bench.directed
+    dense = {name: matrix.to_dense().tolist() for name, matrix in bench.matrices.items()}
+    # Row = receiver. "out": node 0 reads node 1, to which it points.
+    assert dense["out"] == [[0, 1, 0], [0, 0, 0], [0, 0, 0]]
+    assert dense["in"] == [[0, 0, 0], [1, 0, 0], [0, 0, 0]]
+    assert dense["both"] == [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
+
+
+@quiet
+def test_a_yardsticks_search_goes_on_from_its_log(
+    graph: vcr.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    yardsticks = load("yardsticks", monkeypatch)
+    bench, trained = yardsticks.Bench(graph, graph, torch.device("cpu")), list[str]()
+    plain = bench.train
+
+    def train(model: str, settings: dict[str, Any], split: vcr.Split, seed: int) -> Any:
+        trained.append(json.dumps(settings, sort_keys=True))
+        return plain(model, settings, split, seed, epochs=3)
+
+    bench.train = train
+    whole = yardsticks.search(bench, "MLP", 4, tmp_path / "whole.jsonl")
+    lines = (tmp_path / "whole.jsonl").read_text().splitlines()
+    (tmp_path / "half.jsonl").write_text("\n".join(lines[:2]) + "\n")
+    first = [json.dumps(json.loads(line)["settings"], sort_keys=True) for line in lines[:2]]
+    trained.clear()
+    assert yardsticks.search(bench, "MLP", 4, tmp_path / "half.jsonl") == whole
+    assert (tmp_path / "half.jsonl").read_text().splitlines() == lines
+    assert not set(first) & set(trained)
+
+
+def test_balanced_splits_use_small_classes_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    balanced = load("balanced", monkeypatch)
+    labels = np.repeat([0, 1, 2], [60, 30, 10])
+    split = balanced.balanced_split(labels, seed=3)
+    assert [len(getattr(split, part)) for part in ("train", "val", "test")] == [50, 20, 30]
+    assert np.bincount(labels[split.train]).tolist() == [20, 20, 10]
+    assert 2 not in labels[split.test]
+    assert balanced.largest_share(labels) == 0.6
+    again, other = balanced.balanced_split(labels, seed=3), balanced.balanced_split(labels, seed=4)
+    assert np.array_equal(split.train, again.train)
+    assert not np.array_equal(split.train, other.train)
+
+
+def test_a_preset_survives_being_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    choose = load("choose", monkeypatch)
+    for name in ("Squirrel", "CS", "Texas"):
+        config = variant_config(name, "default")
+        text = choose.to_toml(config, config.data.directed, "a comment")
+        (tmp_path / "own.toml").write_text(f"{text}".replace("[data]", f'[data]\ndataset = "{name}"'))
+        again = vcr.load_config(tmp_path / "own.toml")
+        assert (again.tokens, again.model) == (config.tokens, config.model)
+        assert replace(again.training, checkpoint_every=0) == config.training
+        assert again.data.directed == config.data.directed
+    row = {
+        "dataset": "X",
+        "directed": False,
+        "config": {key: asdict(getattr(config, key)) for key in ("tokens", "model", "training")},
+    }
+    judged = {**row, "score": "crossed"}
+    rows = [{**judged, "val": [0.5, 0.7]}, {**judged, "val": [0.9]}, {**judged, "dataset": "Y", "val": [0.9, 0.9]}]
+    rows += [{**row, "score": "best epoch", "val": [0.9, 0.9]}, {**judged, "error": "out of memory", "val": []}]
+    (tmp_path / "log.jsonl").write_text("\n".join(json.dumps(part) for part in rows))
+    found = choose.read_log([tmp_path / "log.jsonl"], "X", splits=2)
+    assert [part["val"] for part in found] == [[0.5, 0.7]]
+    assert choose.rebuild(found[0]["config"]).model == config.model
+
+
+def test_measured_answers_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Rows of a preset that is as it was are never measured again, whatever settings have been added since."""
+    questions = load("questions", monkeypatch)
+    folder, trained = FOLDER.parent / "results" / "ablation", list[str]()
+    monkeypatch.setattr(questions, "load", lambda name, *_: trained.append(name))
+    study = questions.STUDIES["clusters"]
+    for graph in study.graphs:  # whole in results/
+        shutil.copy(folder / f"clusters-{graph}.json", tmp_path)
+        questions.answer("clusters", graph, "nowhere", "cpu", questions.SEEDS[graph], tmp_path)
+        before, after = (json.loads((place / f"clusters-{graph}.json").read_text()) for place in (folder, tmp_path))
+        assert before == after
+    assert trained == list(study.graphs)  # loaded, and nothing done with them
+
+
+def test_questions_go_on_and_become_tables(data_root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    questions = load("questions", monkeypatch)
+    base = variant_config("Texas", "paper")
+    small: dict[str, Any] = {"hidden_channels": 16, "heads": 2}
+    base = replace(base, model=replace(base.model, **small), training=replace(base.training, **SHORT))
+    monkeypatch.setattr(questions, "variant_config", lambda *_: base)
+    monkeypatch.setattr(questions, "SHORT", {})
+    monkeypatch.setattr(sys, "argv", ["benchmarks/questions.py"])
+    whole = questions.STUDIES["tokens"]
+    for rows in (whole.rows[:1], whole.rows[:2]):
+        monkeypatch.setitem(questions.STUDIES, "tokens", replace(whole, rows=rows))
+        questions.answer("tokens", "Texas", str(data_root), "cpu", 2, tmp_path)
+    found = json.loads((tmp_path / "tokens-Texas.json").read_text())
+    assert [row["at"] for row in found["rows"]] == ["(0, 0)", "(0, 10)"]
+    assert [len(row["test"]) for row in found["rows"]] == [2, 2]
+    assert found["rows"][1]["settings"]["tokens"]["content_tokens"] == 10
+    # A changed preset: nothing of the old one stays.
+    monkeypatch.setattr(questions, "variant_config", lambda *_: replace(base, model=replace(base.model, layers=2)))
+    questions.answer("tokens", "Texas", str(data_root), "cpu", 2, tmp_path)
+    again = json.loads((tmp_path / "tokens-Texas.json").read_text())
+    assert [row["settings"]["model"]["layers"] for row in again["rows"]] == [2, 2]
+    assert [row["settings"]["first seed"] for row in again["rows"]] == [300, 300]
+    random = replace(whole, rows=(questions.Row("", "random", {"content_tokens": 10}, random_content=True),))
+    monkeypatch.setitem(questions.STUDIES, "content", random)
+    questions.answer("content", "Texas", str(data_root), "cpu", 2, tmp_path)
+    table = questions.table(tmp_path, "tokens").splitlines()
+    assert table[0] == "| (structure, content) | Texas |"
+    assert len(table) == 4
+    questions.draw(tmp_path, "tokens")
+    assert (tmp_path / "tokens.png").stat().st_size > 1000
+    assert "RQ1, RQ2" in questions.page(tmp_path)
+
+
+def test_random_content_leaves_the_rest_alone(graph: vcr.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    questions = load("questions", monkeypatch)
+    split = vcr.Split.random(graph.labels, seed=0)
+    real, random = (
+        made(graph, torch.device("cpu")).inputs(split, CONFIG.tokens, CONFIG.model)
+        for made in (Workbench, questions.RandomContent)
+    )
+    assert torch.equal(real.ids[0][:, :3], random.ids[0][:, :3])
+    assert torch.equal(real.scores[0], random.scores[0])
+    assert not torch.equal(real.ids[0][:, 3:], random.ids[0][:, 3:])
+
+
+def test_the_whole_pipeline_at_a_hundredth_of_amazon2m(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scale = load("scale", monkeypatch)
+    scale.make_graph(0.01, tmp_path / "graph")
+    row = scale.measure(0.01, tmp_path, 2) | scale.train(tmp_path, 1)
+    assert (row["nodes"], row["edges"]) == (24_490, 618_591)
+    store = vcr.TokenStore.open(tmp_path / "tokens")
+    store.verify()
+    assert (store.num_hops, store.num_tokens, int(store.assignment("structure").max()) + 1) == (10, 21, 300)
+    # Everything is listed: five neighbours of both kinds for every node that has any.
+    degrees = vcr.Graph.open(tmp_path / "graph").degrees
+    for kind in ("structure", "content"):
+        assert (store.ids(kind)[degrees > 0] >= 0).all()
+    assert min(row[name] for name in scale.RANKINGS) > 0
+    assert row["both rankings"] == pytest.approx(sum(row[name] for name in scale.RANKINGS))
+    assert row["peak gigabytes"] < 2
+    assert row["step ms, files cold"] > row["read ms, files cold"]
+
+
+def test_throughput_counts_steps_of_an_imitated_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    throughput = load("throughput", monkeypatch)
+    config = replace(CONFIG, tokens=vcr.TokenConfig(hops=2, structure_tokens=3, content_tokens=3))
+    graph, store = throughput.imitate(0.001, config.tokens, tmp_path)
+    assert (graph.num_nodes, store.num_tokens) == (2449, 9)
+    rows = [throughput.measure(graph, store, config, torch.device("cpu"), streamed, 3) for streamed in (False, True)]
+    assert [row["inputs"] for row in rows] == ["on the device", "streamed"]
+    for row in rows:
+        assert row["steps_per_second"] > 0
+        assert row["nodes_per_second"] == pytest.approx(64 * row["steps_per_second"])

@@ -1,0 +1,73 @@
+"""The workbench makes the same numbers as `train`, for every kind of setting, and keeps what it has."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from benchmarks.workbench import Workbench
+
+import vcr_graphormer as vcr
+from tests.support.runs import CONFIG
+from vcr_graphormer import Graph, Split
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return vcr.generate(nodes=200, edges=900, classes=3, features=8, homophily=0.7, seed=0)
+
+
+CHANGES: list[dict[str, Any]] = [
+    {},
+    {"tokens": {"super_tokens": "mean"}},
+    {"tokens": {"content": "features", "content_clusters": 3}},
+    {"tokens": {"content": "links"}, "model": {"rank_embedding": True}},
+    {"tokens": {"content_tokens": 0, "hops": 1, "self_loops": True}},
+    {"model": {"rich_tokens": 2, "label_hops": 2, "label_embedding": True, "adjacency_rows": True}},
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_equals_train(graph: Graph, tmp_path: Path, change: dict[str, Any]) -> None:
+    split = Split.random(graph.labels, seed=0)
+    sections: Any = {name: replace(getattr(CONFIG, name), **values) for name, values in change.items()}
+    config = replace(CONFIG, **sections)
+    bench = Workbench(graph, torch.device("cpu"))
+    run = vcr.train(graph, split, config, tmp_path / "run", device="cpu")
+    for _ in range(2):  # the second time from what is kept
+        trial = bench.train(split, config)
+        for part in ("train", "val", "test"):
+            assert getattr(trial, part) == pytest.approx(run.metrics[part])
+        assert (trial.epochs, trial.best_epoch) == (3, run.metrics["best_epoch"])
+
+
+def test_the_test_part_is_left_alone_on_request(graph: Graph) -> None:
+    trial = Workbench(graph, torch.device("cpu")).train(Split.random(graph.labels, seed=0), CONFIG, test=False)
+    assert np.isnan(trial.test)
+    assert trial.val > 0
+
+
+def test_every_epoch_can_be_watched(graph: Graph) -> None:
+    split, seen = Split.random(graph.labels, seed=0), list[float]()
+    wanted = np.asarray(graph.labels)[split.val]
+    trial = Workbench(graph, torch.device("cpu")).train(
+        split,
+        CONFIG,
+        test=False,
+        on_epoch=lambda trainer: seen.append(float((trainer.val_logits.argmax(1) == wanted).mean())),
+    )
+    assert len(seen) == 3
+    assert trial.val == max(seen)
+    assert seen[trial.best_epoch - 1] == trial.val
+
+
+def test_hops_are_made_once_and_extended(graph: Graph) -> None:
+    bench, split = Workbench(graph, torch.device("cpu")), Split.random(graph.labels, seed=0)
+    few = bench.inputs(split, CONFIG.tokens, CONFIG.model)
+    more = bench.inputs(split, replace(CONFIG.tokens, hops=4), CONFIG.model)
+    assert few.hops[1] is more.hops[1]
+    assert few.ids[0].equal(more.ids[0])
+    for made, expected in zip(more.hops, vcr.hop_features(graph, 4), strict=True):
+        np.testing.assert_allclose(np.asarray(made), np.asarray(expected), atol=1e-6)

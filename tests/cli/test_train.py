@@ -1,0 +1,68 @@
+"""Train, evaluate, predict, embed, as a stranger meets them."""
+
+from pathlib import Path
+
+import numpy as np
+
+from tests.support.command import run
+from vcr_graphormer import Run
+
+SHORT = ("--set", "training.epochs=2", "--set", "model.hidden_channels=16", "--device", "cpu")
+
+
+def test_train_evaluate_predict_embed(tmp_path: Path) -> None:
+    out = str(tmp_path / "run")
+    text = run("train", "--out", out, *SHORT)
+    for part in (
+        "epoch 1: loss",
+        "digits: accuracy, best epoch",
+        "macro_f1",
+        "parameters on cpu",
+        f"the run lies in {out}",
+    ):
+        assert part in text
+    assert "holds a run already" in run("train", "--out", out, *SHORT, code=1)
+    assert "digits: accuracy" in run("train", "--resume", out)  # finished: shown as it is
+    assert "leave out the other options" in run("train", "--resume", out, "--out", out, code=1)
+    assert "digits: accuracy" in run("train", "--out", out, *SHORT, "--force")
+    test = f"{Run.open(out, 'cpu').metrics['test']:.4f}"
+    assert test in run("evaluate", out)
+    assert test in run("evaluate", out, "--part", "test")
+    assert "--part is 'tset'; it must be train, val, test or all" in run("evaluate", out, "--part", "tset", code=1)
+    text = run("predict", out, "--nodes", "0, 5")
+    assert "prediction" in text
+    csv = tmp_path / "all.csv"
+    assert "1,797 predictions written" in run("predict", out, "--out", str(csv))
+    lines = csv.read_text().splitlines()
+    assert lines[0].startswith("node,prediction,probability_0")
+    assert len(lines) == 1798
+    assert "exists" in run("predict", out, "--out", str(csv), code=1)
+    assert "there is no node 1797" in run("predict", out, "--nodes", "1797", code=1)
+    assert "there is no node named 'x'" in run("predict", out, "--nodes", "x", code=1)
+    (tmp_path / "nodes.txt").write_text("3\n\n4\n")
+    assert "2 vectors of 16 numbers" in run(
+        "embed", out, "--out", str(tmp_path / "vectors.npy"), "--nodes", f"@{tmp_path / 'nodes.txt'}"
+    )
+    assert np.load(tmp_path / "vectors.npy").shape == (2, 16)
+    assert "must end in .npy" in run("embed", out, "--out", str(tmp_path / "vectors.txt"), code=1)
+
+
+def test_runs_that_are_none(tmp_path: Path) -> None:
+    assert "is not a run folder" in run("evaluate", str(tmp_path), code=1)
+    assert "is not a run folder" in run("train", "--resume", str(tmp_path), code=1)
+    assert "this machine has no GPU" in run("train", "--device", "cuda", "--out", str(tmp_path / "run"), code=1)
+    assert "it must be auto, cpu, cuda" in run("train", "--device", "abacus", "--out", str(tmp_path / "run"), code=1)
+    assert not (tmp_path / "run").exists()
+
+
+def test_train_over_seeds(tmp_path: Path) -> None:
+    text = run("train", "--seeds", "2", "--out", str(tmp_path / "runs"), *SHORT)
+    assert "seed 1: accuracy val" in text
+    assert "summary.json" in text
+    assert (tmp_path / "runs" / "seed-1" / "metrics.json").is_file()
+    assert "give the same train command again" in run("train", "--resume", str(tmp_path / "runs"), code=1)
+
+
+def test_tensorboard(tmp_path: Path) -> None:
+    run("train", "--out", str(tmp_path / "run"), *SHORT, "--tensorboard")
+    assert list((tmp_path / "run" / "tensorboard").glob("events.*"))

@@ -1,0 +1,152 @@
+"""Bad input gets an error that names the value, the rule and the way out."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from vcr_graphormer import ConfigError, Graph, GraphError
+from vcr_graphormer.data.contract import check_labels
+
+EDGES = [[0, 1], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("edge_index", "message"),
+    [
+        ([[0, -1], [1, 2]], r"edge_index\[0, 1\] is -1; node ids start at 0"),
+        ([[0, 1], [1, 3]], r"edge_index\[1, 1\] is 3 but the graph has 3 nodes"),
+        ([[0.0, 0.5], [1.0, 2.0]], r"edge_index\[0, 1\] is 0.5; it must be a whole number"),
+        ([[0.0, np.nan], [1.0, 2.0]], r"edge_index\[0, 1\] is nan; it must be a whole number"),
+        ([[0.0, np.inf], [1.0, 2.0]], r"edge_index\[0, 1\] is inf"),
+        ([[0.0, 1e300], [1.0, 2.0]], r"edge_index\[0, 1\] is 1e\+300"),
+        ([[0, 2**40], [1, 2]], "edge_index holds 1099511627776; node ids must be below"),
+        ([[0, 2**70], [1, 2]], "too large entries"),
+        (None, "edge_index is None"),
+        ([[0, 1], [1]], "edge_index is ragged"),
+        ([[0, 1, 2]], r"edge_index has shape \[1, 3\]; it must be \[2, m\]"),
+        ([[0, 1], [1, 2], [0, 2]], r"edge_index has shape \[3, 2\]; it must be \[2, m\]; pass edge_index.T"),
+        (np.zeros((2, 2, 2)), r"edge_index has shape \[2, 2, 2\]"),
+        ([["a", "b"], ["c", "d"]], "edge_index has type"),
+        ([[True, False], [False, True]], "edge_index has type bool"),
+        ([[None, 1], [1, 2]], "edge_index has mixed, missing or too large entries"),
+    ],
+)
+def test_bad_edges(edge_index: Any, message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        Graph.from_edges(edge_index, num_nodes=3)
+
+
+def unsound() -> sp.csr_matrix:
+    matrix = sp.csr_matrix(np.eye(3))
+    matrix.indices[2] = 10**8
+    return matrix
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"num_nodes": 0}, "the graph is empty"),
+        ({"num_nodes": -1}, "num_nodes is -1; it must be between 0 and"),
+        ({"num_nodes": 2.5}, "num_nodes is 2.5; it must be a whole number"),
+        ({"num_nodes": 2**31}, "num_nodes is 2147483648"),
+        ({"features": np.zeros((2707, 3)), "num_nodes": 2708}, "features has 2707 rows but the graph has 2708 nodes"),
+        ({"features": [[0.0], [np.nan], [1.0]]}, r"features\[1, 0\] is nan; features must be finite"),
+        ({"features": sp.csr_matrix([[0, 0.0], [0, np.inf], [1, 0]])}, r"features\[1, 1\] is inf"),
+        ({"features": [["a"], ["b"], ["c"]]}, "features has type <U1; it must hold numbers"),
+        ({"features": np.zeros((3, 2, 2))}, r"features has shape \[3, 2, 2\]; it must be \[n, d\]"),
+        ({"features": [[1.0], [1.0, 2.0], [3.0]], "num_nodes": 3}, "features is ragged"),
+        ({"labels": [0, 1]}, r"labels has shape \[2\] but the graph has 3 nodes"),
+        ({"labels": [0, 0.5, 1]}, r"labels\[1\] is 0.5; it must be a whole number as a class id"),
+        ({"labels": [0, 0.5, 1]}, "pass task='regression'"),
+        ({"labels": [0, -2, 1]}, r"labels\[1\] is -2; class ids are 0, 1, 2"),
+        ({"labels": [0, 10**9, 1]}, "labels go up to 1000000000; number the classes"),
+        ({"labels": ["a", "b", "c"]}, "map class names to ids"),
+        ({"labels": [[0, 1], [1, 2], [0, 0]]}, r"labels\[1, 1\] is 2; a multi-label matrix holds 0, 1 and -1"),
+        ({"labels": [0, 1, 0], "task": "multilabel"}, "a multi-label matrix must be"),
+        ({"labels": [[0, 1]] * 3, "task": "classification"}, r"class ids must be \[n\]"),
+        ({"labels": [0.0, np.inf, 1.0], "task": "regression"}, r"labels\[1\] is inf; targets must be finite"),
+        ({"edge_weight": [1.0]}, r"edge_weight has shape \[1\] but there are 2 edges"),
+        ({"edge_weight": [1.0, 0.0]}, r"edge_weight\[1\] is 0.0; weights must be finite and above 0"),
+        ({"edge_weight": [1.0, np.nan]}, r"edge_weight\[1\] is nan"),
+        ({"edge_weight": ["a", "b"]}, "edge_weight has type"),
+        ({"names": ["a", "b"]}, "names has 2 entries but there are 3"),
+        ({"names": ["a", "b", "a"]}, "names must be distinct; 'a' occurs 2 times"),
+        ({"names": 5}, "names is 5; it must be a list"),
+        ({"features": np.ma.masked_invalid([[np.nan]] * 3)}, "features is a masked array"),
+        ({"features": sp.csr_matrix(np.eye(3) * 1j)}, "features is complex128"),
+        ({"features": np.full((3, 1), 1e39)}, r"features\[0, 0\] is inf"),
+        ({"features": 5.0}, "features has 1 rows but the graph has 3 nodes|features has shape"),
+        ({"features": unsound()}, "features is not a sound sparse matrix"),
+        (
+            {"labels": np.array([2**64 - 1, 0, 0], dtype=np.uint64)},
+            "labels holds 18446744073709551615, which is too large",
+        ),
+        ({"edge_weight": [3e38, 3e38], "num_nodes": 3, "repeat": True}, "add up to more than float32 holds"),
+        ({"class_names": ["a"]}, "class_names were given without class labels"),
+        ({"labels": [0, 1, 2], "class_names": ["a", "b"]}, "class_names has 2 entries but labels go up to 2"),
+    ],
+)
+def test_bad_keywords(keywords: dict[str, Any], message: str) -> None:
+    edges = [[0, 0], [1, 1]] if keywords.pop("repeat", False) else EDGES
+    with pytest.raises(GraphError, match=message):
+        Graph.from_edges(edges, **{"num_nodes": 3, **keywords})
+
+
+def test_unknown_task_is_refused() -> None:
+    with pytest.raises(ConfigError, match="task is 'ranking'; it must be auto, classification, multilabel, regression"):
+        check_labels([0, 1], 2, "ranking")
+
+
+def test_kinds_of_labels() -> None:
+    classes, task = check_labels([0.0, 1.0, -1.0], 3)
+    assert (task, classes.tolist(), classes.dtype) == ("classification", [0, 1, -1], np.int64)  # type: ignore[union-attr]
+    column, task = check_labels(np.array([[2], [0]]), 2)
+    assert (task, column.tolist()) == ("classification", [2, 0])  # type: ignore[union-attr]
+    flags, task = check_labels([True, False], 2)
+    assert (task, flags.tolist()) == ("classification", [1, 0])  # type: ignore[union-attr]
+    matrix, task = check_labels([[0, 1], [1, -1]], 2)
+    assert (task, matrix.dtype) == ("multilabel", np.int8)  # type: ignore[union-attr]
+    targets, task = check_labels([0.5, np.nan], 2, "regression")
+    assert (task, targets.dtype) == ("regression", np.float32)  # type: ignore[union-attr]
+
+
+def test_torch_input_equals_numpy_input() -> None:
+    features = np.array([[1, 0], [0, 2], [0, 0]], dtype=np.float32)
+    expected = Graph.from_edges(EDGES, features=features, labels=[0, 1, 0])
+    given = Graph.from_edges(torch.tensor(EDGES), features=torch.tensor(features), labels=torch.tensor([0, 1, 0]))
+    assert given.fingerprint == expected.fingerprint
+    sparse = Graph.from_edges(EDGES, features=sp.csr_matrix(features)).fingerprints["features"]
+    with pytest.warns(UserWarning, match="Sparse"):  # torch calls its CSR layout a beta
+        layouts = [torch.tensor(features).to_sparse(), torch.tensor(features).to_sparse_csr()]
+    for tensor in layouts:
+        assert Graph.from_edges(EDGES, features=tensor).fingerprints["features"] == sparse
+
+
+def test_input_is_never_changed() -> None:
+    edges, features = np.array(EDGES), sp.csr_matrix(([1.0, 2.0, 3.0], ([0, 0, 1], [1, 1, 0])), shape=(3, 2))
+    features.indices = features.indices[::-1].copy()
+    before = (edges.copy(), features.indices.copy(), features.data.copy())
+    Graph.from_edges(edges, features=features)
+    np.testing.assert_array_equal(edges, before[0])
+    np.testing.assert_array_equal(features.indices, before[1])
+    np.testing.assert_array_equal(features.data, before[2])
+
+
+def test_nodes_are_counted_by_labels_too() -> None:
+    assert Graph.from_edges(EDGES, labels=[0, 1, 0, 1, 0]).num_nodes == 5
+
+
+def test_half_precision_tensors() -> None:
+    graph = Graph.from_edges(EDGES, features=torch.ones(3, 2, dtype=torch.bfloat16))
+    assert np.asarray(graph.features).dtype == np.float32
+
+
+def test_fingerprint_sees_shape_but_not_the_width_of_indices() -> None:
+    narrow = sp.csr_matrix(np.eye(3))
+    wide = sp.csr_matrix((narrow.data, narrow.indices.astype(np.int64), narrow.indptr.astype(np.int64)), shape=(3, 3))
+    larger = sp.csr_matrix((narrow.data, narrow.indices, narrow.indptr), shape=(3, 30))
+    prints = [Graph.from_edges(EDGES, features=matrix).fingerprint for matrix in (narrow, wide, larger)]
+    assert prints[0] == prints[1] != prints[2]

@@ -1,0 +1,207 @@
+"""Explanations: effects against lists that really lack the token, attention that sums to 1, names and labels."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import vcr_graphormer as vcr
+from tests.model.test_transformer import CONTENT, FEATURES, HOPS, NODES, SMALL, STRUCTURE, make_inputs, make_model
+from tests.support import naive
+from tests.support.runs import CONFIG, named_graph
+from vcr_graphormer import ConfigError, Graph, Run, VCRError
+from vcr_graphormer.explain.attributions import faithfulness, look
+from vcr_graphormer.explain.explanation import find_output
+from vcr_graphormer.model.config import READOUTS
+from vcr_graphormer.model.transformer import VCRGraphormer
+
+
+def softmax(logits: Any) -> Any:
+    shifted = np.exp(logits - np.max(logits))
+    return shifted / shifted.sum()
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+def test_effects_equal_lists_without_the_token(readout: str) -> None:
+    """A neighbour that is hidden is as one that was never there: the slow loop on the shorter list agrees."""
+    inputs = make_inputs()
+    model = make_model(replace(SMALL, readout=readout, kind_embedding=True))
+    found = look(model, inputs, np.arange(NODES), "classification", lists_at_once=40)
+    for node in range(NODES):
+        whole = softmax(naive.transformer(model, inputs, node))
+        column = int(whole.argmax())
+        assert found.column[node] == column
+        assert found.explained[node] == pytest.approx(whole[column], abs=1e-5)
+        for place in range(STRUCTURE + CONTENT):
+            ids, scores = inputs.ids[0].clone(), inputs.scores[0].clone()
+            if ids[node, place] < 0:
+                assert found.effect[node, 1 + HOPS + place] == 0
+                assert not found.shown[node, 1 + HOPS + place]
+                continue
+            ids[node, place], scores[node, place] = -1, 0
+            without = softmax(naive.transformer(model, replace(inputs, ids=(ids,), scores=(scores,)), node))
+            effect = found.effect[node, 1 + HOPS + place]
+            assert effect == pytest.approx(whole[column] - without[column], abs=1e-5)
+
+
+def test_attention_and_places() -> None:
+    found = look(make_model(), make_inputs(), np.arange(NODES), "classification", lists_at_once=1)
+    np.testing.assert_allclose(found.attention.sum(1), 1, atol=1e-5)
+    assert (found.attention[~found.shown] == 0).all()
+    assert found.kinds.tolist() == [0, 1, 1, 2, 2, 2, 3, 3]
+    assert found.ids[2].tolist()[:3] == [2, -1, -1]
+    assert found.scores[2, :3].tolist() == pytest.approx([1, 2 / 3, 1 / 3])
+    model = make_model(replace(SMALL, layers=0))
+    no_layers = look(model, make_inputs(), np.arange(3), "classification", 100)
+    assert found.attends
+    assert not no_layers.attends
+    assert np.isnan(no_layers.attention).all()
+    assert set(faithfulness(model, make_inputs(), no_layers, "classification", 100)) == {"effect", "random"}
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+def test_a_list_of_one_token(readout: str) -> None:
+    inputs = make_inputs()
+    alone = replace(inputs, hops=(), ids=(inputs.ids[0][:, :0],), scores=(inputs.scores[0][:, :0],), structure_tokens=0)
+    torch.manual_seed(0)
+    model = VCRGraphormer(replace(SMALL, readout=readout), FEATURES, 4, 0, 0).eval()
+    found = look(model, alone, np.arange(3), "classification", 10)
+    assert found.effect.shape == (3, 1)
+    assert np.isfinite(found.effect).all()
+    with pytest.raises(ConfigError, match="there are no nodes to explain"):
+        look(model, alone, np.arange(0), "classification", 10)
+
+
+def test_another_output_and_other_tasks() -> None:
+    model, inputs, nodes = make_model(), make_inputs(), np.arange(NODES)
+    first = look(model, inputs, nodes, "classification", 100, column=0)
+    assert (first.column == 0).all()
+    many = look(model, inputs, nodes, "multilabel", 100)
+    logits = model(inputs.batch(torch.arange(NODES))).detach()
+    np.testing.assert_allclose(many.outputs, logits.sigmoid(), atol=1e-5)
+    scale = (np.arange(4.0), np.full(4, 2.0))
+    values = look(model, inputs, nodes, "regression", 100, scale=scale)
+    np.testing.assert_allclose(values.outputs, logits.numpy() * 2 + np.arange(4), atol=1e-4)
+    assert (values.column == 0).all()
+
+
+def test_hiding_equals_hiding_one_after_the_other() -> None:
+    """The curve by effect, first step: the mean of what is left without the token of largest effect."""
+    model, inputs = make_model(), make_inputs()
+    found = look(model, inputs, np.arange(2, NODES), "classification", 100)
+    curves = faithfulness(model, inputs, found, "classification", 100, most=3)
+    assert {name: len(curve) for name, curve in curves.items()} == {"effect": 4, "attention": 4, "random": 4}
+    for curve in curves.values():
+        assert curve[0] == pytest.approx(found.explained.mean(), abs=1e-6)
+    best = found.effect[:, 1:].max(1)
+    assert curves["effect"][1] == pytest.approx((found.explained - best).mean(), abs=1e-6)
+    assert curves["effect"][1] <= min(curves["attention"][1], curves["random"][1])
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return named_graph()
+
+
+@pytest.fixture(scope="module")
+def run(graph: Graph, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    split = vcr.Split.random(graph.labels, seed=0)
+    return vcr.train(graph, split, CONFIG, tmp_path_factory.mktemp("runs") / "run", device="cpu")
+
+
+def test_an_explained_node(run: Run) -> None:
+    found = run.explain("n7")
+    assert (found.node, found.name, found.task) == (7, "n7", "classification")
+    assert sum(found.outputs.values()) == pytest.approx(1)
+    assert found.explained == max(found.outputs, key=lambda name: found.outputs[name])
+    assert run.predict(7).probabilities[0].max() == pytest.approx(found.outputs[found.explained], abs=1e-6)
+    assert found.label == run.graph.class_names[int(np.asarray(run.graph.labels)[7])]  # type: ignore[index]
+    assert [token.kind for token in found.tokens[:3]] == ["self", "hop", "hop"]
+    assert [token.distance for token in found.tokens[:3]] == [0, 1, 2]
+    assert [token.hop for token in found.tokens[:3]] == [None, 1, 2]
+    stored = run.store.ids("structure")[7]
+    mine = [token for token in found.tokens if token.kind == "structure"]
+    assert [token.node for token in mine] == stored[stored >= 0].tolist()
+    assert [token.name for token in mine] == [f"n{node}" for node in stored[stored >= 0]]
+    for token in found.tokens[3:]:
+        known = token.node in run.split.train
+        assert (token.label is not None) == known
+    assert json.loads(json.dumps(found.to_dict()))["tokens"][0]["kind"] == "self"
+    assert run.explain(7, "a").explained == "a"
+
+
+def test_the_own_training_label_is_not_shown_as_an_input(run: Run) -> None:
+    own = run.explain(int(run.split.train[0])).tokens[0]
+    assert (own.kind, own.label) == ("self", None)
+
+
+def test_super_nodes_as_tokens(graph: Graph, tmp_path: Path) -> None:
+    config = replace(CONFIG, tokens=replace(CONFIG.tokens, super_tokens="mean", structure_tokens=30))
+    run = vcr.train(graph, vcr.Split.random(graph.labels, seed=0), config, tmp_path / "run", device="cpu")
+    supers = [token for node in range(10) for token in run.explain(node).tokens if token.super_node is not None]
+    assert supers
+    assert all(token.node is None and token.distance is None and token.label is None for token in supers)
+    for kind in ("structure", "content"):  # numbered as in the store, each kind from 0
+        stored = run.store.ids(kind)[:10]
+        expected = sorted((stored[stored >= 150] - 150).tolist())
+        assert sorted(token.super_node for token in supers if token.kind == kind) == expected  # type: ignore[type-var]
+    assert any(token.kind == "content" for token in supers)
+
+
+def test_the_rewiring_of_a_training_node_is_that_of_its_tokens(run: Run) -> None:
+    node = int(run.split.train[0])
+    without = np.asarray(run.store.assignment("content")).copy()
+    without[node] = -1
+    exact = vcr.exact_pagerank(run.graph, vcr.Connections(without, 3), node)
+    plain = vcr.exact_pagerank(run.graph, None, node)
+    moved = run.rewiring(node)["content"][0].moved
+    assert moved == pytest.approx(np.maximum(plain - exact[:150], 0).sum(), abs=1e-8)
+
+
+def test_low_precision_does_not_reach_explanations(graph: Graph, tmp_path: Path) -> None:
+    config = replace(CONFIG, training=replace(CONFIG.training, precision="bfloat16"))
+    run = vcr.train(graph, vcr.Split.random(graph.labels, seed=0), config, tmp_path / "run", device="cpu")
+    looked = run.look([3, 4])
+    exact = Run.open(run.path, "cpu")
+    object.__setattr__(exact, "config", CONFIG)
+    np.testing.assert_allclose(looked.effect, exact.look([3, 4]).effect, atol=1e-7)
+
+
+def test_what_cannot_be_explained(run: Run) -> None:
+    with pytest.raises(VCRError, match="there is no node named 'n1x'"):
+        run.explain("n1x")
+    with pytest.raises(VCRError, match=r"'N14'; 11 names contain it: 'n14', 'n140', 'n141', 'n142', 'n143' and 6 more"):
+        run.explain("N14")
+    with pytest.raises(VCRError, match="there is no node 150"):
+        run.explain(150)
+    assert run.explain("id:7").name == "n7"
+    with pytest.raises(ConfigError, match="explain takes one node, not 2"):
+        run.explain([1, 2])
+    with pytest.raises(VCRError, match="unknown class 'd'"):
+        run.explain(1, "d")
+    assert find_output(run.graph, 3, 2) == 2
+
+
+def test_a_name_that_is_another_nodes_id(run: Run) -> None:
+    names = np.array([str((node + 10) % 150) for node in range(150)])
+    other = run.on(replace(run.graph, names=names), run.store)
+    with pytest.raises(VCRError, match="'12' is the name of node 2 and also an id: give id:2 or id:12"):
+        other.explain("12")
+    assert other.explain("id:12").name == "22"
+    assert other.explain(12).node == 12
+
+
+def test_effects_are_faithful_on_real_data(tmp_path: Path) -> None:
+    """Handwritten digits: hiding tokens by effect lowers the probability more than by attention or at random."""
+    graph = vcr.digits()
+    config = replace(CONFIG, training=replace(CONFIG.training, epochs=15, learning_rate=0.003))
+    run = vcr.train(graph, vcr.Split.random(graph.labels, seed=0), config, tmp_path / "run", device="cpu")
+    assert run.metrics["test"] > 0.9
+    curves = run.faithfulness(run.look(run.split.test[:200]), most=5)
+    for step in range(1, 6):
+        assert curves["effect"][step] < curves["attention"][step] - 0.001
+        assert curves["effect"][step] < curves["random"][step] - 0.001

@@ -1,0 +1,247 @@
+"""Graph and store become tensors without a changed value; stores of other graphs are refused."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from tests.support import naive
+from vcr_graphormer import ConfigError, Graph, GraphError, StoreError, TokenConfig, TokenStore, generate, tokenize
+from vcr_graphormer.base.machine import available_memory
+from vcr_graphormer.model.batches import Inputs
+from vcr_graphormer.model.config import ModelConfig
+from vcr_graphormer.model.inputs import make_inputs, residence
+from vcr_graphormer.model.labels import label_hops, label_matrix
+from vcr_graphormer.model.matrices import Matrix, SparseRows
+from vcr_graphormer.training.devices import find_device
+
+CPU = torch.device("cpu")
+NODES, CLASSES = 200, 4
+TRAIN = np.arange(0, NODES, 2)
+CONFIG = TokenConfig(hops=2, clusters=5, structure_tokens=6, content_tokens=3)
+
+
+def make_graph(sparse: bool = False) -> Graph:
+    """200 nodes and 8 features, of which half of the entries are zero where they are sparse."""
+    graph = generate(NODES, 500, classes=CLASSES, features=8, seed=1)
+    dense = np.asarray(graph.features)
+    return replace(graph, features=sp.csr_matrix(np.maximum(dense, 0))) if sparse else graph
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["dense", "sparse"])
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Graph, TokenStore]:
+    graph = make_graph(request.param)
+    return graph, tokenize(graph, TRAIN, CONFIG, tmp_path_factory.mktemp("store") / "tokens")
+
+
+@pytest.fixture(scope="module")
+def with_super_nodes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Graph, TokenStore]:
+    graph = make_graph()
+    config = replace(CONFIG, super_tokens="mean")
+    return graph, tokenize(graph, TRAIN, config, tmp_path_factory.mktemp("super") / "tokens")
+
+
+def convert(graph: Graph, store: TokenStore, model: ModelConfig | None = None, streamed: bool | None = None) -> Inputs:
+    return make_inputs(graph, store, model or ModelConfig(), TRAIN, CPU, streamed=streamed)
+
+
+def dense(matrix: Any) -> np.ndarray:
+    if isinstance(matrix, SparseRows):
+        parts = (matrix.values.numpy(), matrix.indices.numpy(), matrix.indptr.numpy())
+        return np.asarray(sp.csr_matrix(parts, shape=matrix.shape).toarray())
+    return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
+
+
+def joined(store: TokenStore, part: str) -> np.ndarray:
+    return np.concatenate([store.arrays[f"{kind}_{part}"] for kind in ("structure", "content")], axis=1)
+
+
+@pytest.mark.parametrize("streamed", [None, False, True])
+def test_nothing_is_changed(case: tuple[Graph, TokenStore], streamed: bool | None) -> None:
+    graph, store = case
+    inputs = convert(graph, store, streamed=streamed)
+    assert (inputs.structure_tokens, inputs.device, inputs.home) == (6, CPU, CPU)
+    assert (inputs.streamed, len(inputs.ids)) == ((True, 2) if streamed else (False, 1))
+    np.testing.assert_array_equal(torch.cat(inputs.ids, 1).numpy(), joined(store, "ids"))
+    np.testing.assert_array_equal(torch.cat(inputs.scores, 1).numpy(), joined(store, "scores"))
+    np.testing.assert_array_equal(dense(inputs.features), dense(graph.features))
+    assert isinstance(inputs.features, SparseRows) == sp.issparse(graph.features)
+    for number, hop in enumerate(inputs.hops, 1):
+        np.testing.assert_array_equal(dense(hop), dense(store.hop(number)))
+        assert isinstance(hop, SparseRows) == sp.issparse(store.hop(number))
+        np.testing.assert_allclose(dense(hop), naive.hops(graph, 2, False)[number - 1], atol=1e-5)
+    assert (inputs.super_rows, inputs.own, inputs.label_hops, inputs.labels) == (None, None, None, None)
+
+
+def test_streamed_batches_are_the_same(case: tuple[Graph, TokenStore]) -> None:
+    model, nodes = ModelConfig(rich_tokens=1, label_hops=2, label_embedding=True), torch.arange(0, NODES, 7)
+    pairs = [convert(*case, model, streamed).batches(nodes, 10, with_rows=False) for streamed in (False, True)]
+    for mine, theirs in zip(*pairs, strict=True):
+        assert torch.equal(mine.place, theirs.place)
+        assert torch.equal(mine.scores, theirs.scores)
+        assert mine.labels is not None
+        assert theirs.labels is not None
+        assert torch.equal(mine.labels, theirs.labels)
+        for first, second in zip(mine.hops, theirs.hops, strict=True):
+            np.testing.assert_array_equal(dense(first), dense(second))
+
+
+def test_batches_hold_the_features_of_the_ids(case: tuple[Graph, TokenStore]) -> None:
+    graph, store = case
+    batch = convert(graph, store).batch(torch.tensor([7, 31]))
+    rows: Matrix = batch.rows[0]
+    assert rows.shape[0] < NODES
+    ids = np.column_stack([[7, 31], joined(store, "ids")[[7, 31]].clip(min=0)])
+    np.testing.assert_array_equal(dense(rows)[batch.place.numpy()], dense(graph.features)[ids])
+
+
+def test_labels_where_the_model_asks_for_them(case: tuple[Graph, TokenStore]) -> None:
+    graph, store = case
+    known = label_matrix(graph, TRAIN)
+    inputs = convert(graph, store, ModelConfig(label_embedding=True))
+    assert inputs.labels is not None
+    np.testing.assert_array_equal(inputs.labels.numpy(), known)
+    assert inputs.label_hops is None
+    assert not inputs.labels[1::2].any()  # not a training node
+    inputs = convert(graph, store, ModelConfig(label_hops=2, rich_tokens=1))
+    assert inputs.label_hops is not None
+    assert (inputs.labels, inputs.rich_tokens) == (None, 1)
+    for place, hop in enumerate(label_hops(graph, known, 2)):
+        np.testing.assert_array_equal(inputs.label_hops[:, place].numpy(), hop)
+
+
+def test_label_hops_have_the_stores_self_loops(tmp_path: Path) -> None:
+    graph = make_graph()
+    config = TokenConfig(hops=1, clusters=5, structure_tokens=1, content_tokens=0, self_loops=True)
+    inputs = convert(graph, tokenize(graph, TRAIN, config, tmp_path / "tokens"), ModelConfig(label_hops=1))
+    assert inputs.label_hops is not None
+    expected = naive.label_hops(graph, label_matrix(graph, TRAIN), 1, self_loops=True)[0]
+    np.testing.assert_allclose(inputs.label_hops[:, 0].numpy(), expected, atol=2e-6)
+
+
+def test_labels_of_other_nodes_do_not_matter(case: tuple[Graph, TokenStore]) -> None:
+    graph, store = case
+    hidden = np.array(graph.labels)
+    hidden[1::2] = -1
+    model = ModelConfig(label_hops=2, label_embedding=True)
+    first, second = convert(graph, store, model), convert(replace(graph, labels=hidden), store, model)
+    assert first.label_hops is not None
+    assert first.labels is not None
+    assert second.label_hops is not None
+    assert second.labels is not None
+    assert torch.equal(first.label_hops, second.label_hops)
+    assert torch.equal(first.labels, second.labels)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_super_nodes(with_super_nodes: tuple[Graph, TokenStore], streamed: bool) -> None:
+    graph, store = with_super_nodes
+    inputs = convert(graph, store, streamed=streamed)
+    means = [store.super_features(kind) for kind in ("structure", "content")]
+    assert inputs.super_rows is not None
+    np.testing.assert_array_equal(inputs.super_rows.numpy(), np.concatenate([np.asarray(part) for part in means]))
+    structure, content = store.ids("structure"), store.ids("content")
+    found = torch.cat(inputs.ids, 1).numpy()
+    np.testing.assert_array_equal(found[:, :6], structure)
+    np.testing.assert_array_equal(found[:, 6:], content + 5 * (content >= NODES))
+    assert (structure >= NODES).any()
+    assert (content >= NODES).any()
+    assert found.max() < NODES + 5 + CLASSES
+
+
+def test_own_class_of_training_nodes(with_super_nodes: tuple[Graph, TokenStore]) -> None:
+    graph, store = with_super_nodes
+    inputs = convert(graph, store)
+    labels = np.asarray(graph.labels)
+    assert inputs.own is not None
+    own, members = (part.numpy() for part in inputs.own)
+    assert own[TRAIN].tolist() == (5 + labels[TRAIN]).tolist()
+    assert set(own[1::2]) == {-1}
+    for node in TRAIN[:20]:
+        of_class = [other for other in TRAIN if labels[other] == labels[node]]
+        assert members[node] == len(of_class)
+        assert inputs.super_rows is not None
+        mean = np.asarray(graph.features)[of_class].mean(axis=0)
+        np.testing.assert_allclose(inputs.super_rows[own[node]].numpy(), mean, atol=1e-5)
+    assert not members[1::2].any()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"leave_own_label_out": False}, {"content": "features", "content_clusters": 3}],
+    ids=["kept", "features"],
+)
+def test_own_part_stays_where_labels_are_not_left_out(changed: dict[str, Any], tmp_path: Path) -> None:
+    graph = make_graph()
+    config = replace(CONFIG, super_tokens="mean", **changed)
+    inputs = convert(graph, tokenize(graph, TRAIN, config, tmp_path / "tokens"))
+    assert inputs.own is None
+    assert inputs.super_rows is not None
+    assert len(inputs.super_rows) == 5 + (3 if "content" in changed else CLASSES)
+
+
+@pytest.mark.parametrize(("left_out", "count"), [("structure_tokens", CLASSES), ("content_tokens", 5)])
+def test_super_nodes_of_one_kind_only(left_out: str, count: int, tmp_path: Path) -> None:
+    graph, changed = make_graph(), {left_out: 0}
+    config = replace(CONFIG, super_tokens="mean", **changed)  # type: ignore[arg-type]
+    store = tokenize(graph, TRAIN, config, tmp_path / "tokens")
+    inputs = convert(graph, store)
+    assert inputs.super_rows is not None
+    assert inputs.super_rows.shape == (count, 8)
+    assert torch.cat(inputs.ids, 1).max() < NODES + count
+
+
+def test_refused(case: tuple[Graph, TokenStore]) -> None:
+    graph, store = case
+    with pytest.raises(GraphError, match=r"the graph has no features: use graph.with_features\('degree'\) or"):
+        convert(replace(graph, features=None), store)
+    wider = replace(graph, features=np.ones((NODES, 9), dtype=np.float32))
+    with pytest.raises(StoreError, match="has 200 nodes with 8 features, the graph 200 with 9: these are tokens of"):
+        convert(wider, store)
+    other = generate(100, 300, classes=CLASSES, features=8)
+    with pytest.raises(StoreError, match="has 200 nodes with 8 features, the graph 100 with 8: .* another graph"):
+        convert(other, store)
+    with pytest.raises(ConfigError, match="model.rich_tokens is 3 but the token lists have 2 hops"):
+        convert(graph, store, ModelConfig(rich_tokens=3))
+
+
+def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find_device("cpu") == CPU
+    for name in ("gpu", "", "cuda:x", "meta"):
+        with pytest.raises(ConfigError, match=f"device is '{name}'; it must be auto, cpu, cuda or cuda:N"):
+            find_device(name)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert find_device() == find_device("auto") == CPU
+    for name in ("cuda", "cuda:1"):
+        message = f"device is '{name}' but this machine has no GPU that torch can use: use --device cpu or auto"
+        with pytest.raises(ConfigError, match=message):
+            find_device(name)
+
+
+def test_devices_of_a_machine_with_two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert (find_device(), find_device("cuda:1")) == (torch.device("cuda"), torch.device("cuda:1"))
+    with pytest.raises(ConfigError, match="device is 'cuda:2' but this machine has 2 GPUs: use --device cpu or auto"):
+        find_device("cuda:2")
+
+
+@pytest.mark.parametrize("model", [ModelConfig(label_embedding=True), ModelConfig(label_hops=1)])
+def test_label_inputs_need_labels(case: tuple[Graph, TokenStore], model: ModelConfig) -> None:
+    graph, store = case
+    with pytest.raises(GraphError, match="no labels"):
+        convert(replace(graph, labels=None), store, model)
+
+
+def test_processes_that_torchrun_started_share_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = torch.device("cpu")
+    free = available_memory()
+    # A matrix that pretends to take a quarter of the free memory: one process may take half of it for inputs.
+    matrix = np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (free >> 14, 1 << 10), (0, 0))
+    assert residence([matrix], device, torch.float32) == (True, True)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert residence([matrix], device, torch.float32) == (False, False)

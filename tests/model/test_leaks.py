@@ -1,0 +1,166 @@
+"""A target's own label cannot reach its own prediction, whatever switches are on; test labels reach nothing."""
+
+from dataclasses import fields, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from vcr_graphormer import (
+    Config,
+    Graph,
+    ModelConfig,
+    Split,
+    TokenConfig,
+    VCRGraphormer,
+    content_connections,
+    exact_pagerank,
+    generate,
+    make_inputs,
+    tokenize,
+    train,
+)
+from vcr_graphormer.model.batches import Batch
+from vcr_graphormer.model.matrices import SparseRows
+from vcr_graphormer.training.config import TrainConfig
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return generate(nodes=120, edges=420, classes=3, features=6, homophily=0.6, seed=3)
+
+
+@pytest.fixture(scope="module")
+def split(graph: Graph) -> Split:
+    return Split.random(graph.labels, seed=1)
+
+
+def flipped(graph: Graph, node: int) -> Graph:
+    labels = np.array(graph.labels)
+    labels[node] = (labels[node] + 1) % 3
+    return replace(graph, labels=labels)
+
+
+def own_batch(graph: Graph, split: Split, model: ModelConfig, tokens: TokenConfig, node: int, out: Path) -> Batch:
+    store = tokenize(graph, split.train, tokens, out)
+    return make_inputs(graph, store, model, split.train, torch.device("cpu")).batch(torch.tensor([node]))
+
+
+def sees_own_class(batch: Batch) -> bool:
+    """Whether the super node of the target's own class is one of its tokens."""
+    return batch.own is not None and int(batch.own[0]) in (batch.place[0] - batch.rows[0].shape[0]).tolist()
+
+
+SWITCHES = list(product((0, 2), (0, 2), (False, True), (False, True), ("drop", "mean"), (False, True), ("labels",)))
+SWITCHES += [(0, 0, True, False, "drop", False, "links"), (2, 2, True, True, "drop", True, "links")]
+
+
+@pytest.mark.parametrize(
+    ("rich", "label_hops", "embedding", "adjacency", "super_tokens", "self_loops", "content"), SWITCHES
+)
+def test_flipping_the_own_label_changes_no_input_of_the_own_row(
+    graph: Graph,
+    split: Split,
+    tmp_path: Path,
+    rich: int,
+    label_hops: int,
+    embedding: bool,
+    adjacency: bool,
+    super_tokens: str,
+    self_loops: bool,
+    content: str,
+) -> None:
+    model = ModelConfig(
+        hidden_channels=8,
+        heads=2,
+        rich_tokens=rich,
+        label_hops=label_hops,
+        label_embedding=embedding,
+        adjacency_rows=adjacency,
+        rank_embedding=True,
+        feature_dropout=0.5,
+        embedding_dropout=0.2,
+        dropout=0.0,
+        attention_dropout=0.0,
+    )
+    # Graphs of this size are pushed to the end: the ranking is exact to float32.
+    tokens = TokenConfig(
+        hops=2,
+        clusters=3,
+        structure_tokens=4,
+        content_tokens=6,
+        super_tokens=super_tokens,
+        self_loops=self_loops,
+        content=content,
+    )
+    for node in map(int, split.train):
+        before = own_batch(graph, split, model, tokens, node, tmp_path / "before")
+        if super_tokens == "drop" or sees_own_class(before):  # there is something to take out
+            break
+    else:
+        pytest.fail("no training node sees the super node of its own class")
+    after = own_batch(flipped(graph, node), split, model, tokens, node, tmp_path / "after")
+    for item in fields(Batch):
+        if item.name in ("super_rows", "own"):  # the mean of the own class: its own part is taken out by the model
+            continue
+        _same(item.name, getattr(before, item.name), getattr(after, item.name))
+    torch.manual_seed(0)
+    read = VCRGraphormer(model, 6, 3, 2, 4, 3, 120, 6)
+    for training in (False, True):
+        outputs = []
+        for batch in (before, after):
+            torch.manual_seed(1)  # the same dropout
+            outputs.append(read.train(training)(batch))
+        torch.testing.assert_close(outputs[0], outputs[1], atol=2e-6, rtol=1e-5)
+
+
+def _same(name: str, before: Any, after: Any) -> None:
+    if isinstance(before, SparseRows):
+        before, after = (before.indptr, before.indices, before.values), (after.indptr, after.indices, after.values)
+    if isinstance(before, tuple):
+        for first, second in zip(before, after, strict=True):
+            _same(name, first, second)
+    elif name == "scores":  # the ranking's error, of float32 here
+        torch.testing.assert_close(after, before, atol=1e-6, rtol=1e-5)
+    elif before is not None:
+        assert torch.equal(before, after), name
+        assert before.numpy().tobytes() == after.numpy().tobytes(), name
+
+
+def test_it_would_show_without_leaving_the_own_label_out(graph: Graph, split: Split, tmp_path: Path) -> None:
+    # The test above can fail: with the paper's plain reading the own label moves the content ranking.
+    tokens = TokenConfig(hops=2, clusters=3, structure_tokens=4, content_tokens=6, leave_own_label_out=False)
+    model, node = ModelConfig(hidden_channels=8, heads=2), int(split.train[5])
+    before = own_batch(graph, split, model, tokens, node, tmp_path / "before")
+    after = own_batch(flipped(graph, node), split, model, tokens, node, tmp_path / "after")
+    assert not torch.allclose(before.scores, after.scores, atol=1e-4)
+
+
+def test_exact_pagerank_without_the_own_label_does_not_know_it(graph: Graph, split: Split) -> None:
+    node = int(split.train[5])
+    vectors = []
+    for labelled in (graph, flipped(graph, node)):
+        others = split.train[split.train != node]
+        vectors.append(exact_pagerank(labelled, content_connections(labelled.labels, others), node))
+    assert (vectors[0] == vectors[1]).all()
+
+
+def test_test_labels_change_neither_tokens_nor_weights(graph: Graph, split: Split, tmp_path: Path) -> None:
+    labels = np.array(graph.labels)
+    labels[split.test] = (labels[split.test] + 1) % 3
+    other = replace(graph, labels=labels)
+    model = ModelConfig(hidden_channels=8, heads=2, label_hops=2, label_embedding=True)
+    config = Config(
+        tokens=TokenConfig(hops=2, clusters=3, structure_tokens=3, content_tokens=3),
+        model=model,
+        training=TrainConfig(epochs=3, batch_size=32),
+    )
+    first = train(graph, split, config, tmp_path / "first", device="cpu")
+    second = train(other, split, config, tmp_path / "second", device="cpu")
+    for name, tensor in first.model.state_dict().items():
+        assert torch.equal(tensor, second.model.state_dict()[name])
+    assert first.metrics["val"] == second.metrics["val"]
+    assert first.metrics["test"] != second.metrics["test"]

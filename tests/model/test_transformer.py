@@ -1,0 +1,245 @@
+"""The model against the paper's equations, written as loops, and what must not matter: padding, batch, form."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from tests.support import naive
+from tests.support.graphs import karate_club
+from vcr_graphormer import ConfigError, Graph, hop_features
+from vcr_graphormer.model.batches import Inputs
+from vcr_graphormer.model.config import READOUTS, ModelConfig
+from vcr_graphormer.model.matrices import Matrix, SparseRows
+from vcr_graphormer.model.transformer import EncoderLayer, VCRGraphormer
+
+NODES, FEATURES, HOPS, STRUCTURE, CONTENT = 12, 5, 2, 3, 2
+SMALL = ModelConfig(hidden_channels=8, heads=2, layers=2, dropout=0.0, attention_dropout=0.0)
+
+
+def make_inputs(seed: int = 0, sparse: bool = False, padded: bool = True, **keywords: Any) -> Inputs:
+    """Random token lists of 12 nodes; node 0 has no neighbours at all, node 1 one."""
+    generator = torch.Generator().manual_seed(seed)
+    dense = torch.randn(NODES, FEATURES, generator=generator) * (torch.rand(NODES, FEATURES, generator=generator) < 0.5)
+    hops = tuple(torch.randn(NODES, FEATURES, generator=generator) for _ in range(HOPS))
+    ids = torch.randint(0, NODES, (NODES, STRUCTURE + CONTENT), generator=generator)
+    scores = torch.rand(NODES, STRUCTURE + CONTENT, generator=generator)
+    if padded:
+        ids[0], ids[1, 1:] = -1, -1
+        scores[ids < 0] = 0
+    features: Matrix = dense
+    if sparse:
+        csr = sp.csr_matrix(dense.numpy())
+        parts = (torch.from_numpy(part) for part in (csr.indptr, csr.indices, csr.data))
+        indptr, indices, values = parts
+        features = SparseRows(indptr, indices, values, FEATURES)
+    return Inputs(features, hops, (ids,), (scores,), STRUCTURE, torch.device("cpu"), **keywords)
+
+
+def make_model(config: ModelConfig = SMALL, labels: int = 0) -> VCRGraphormer:
+    torch.manual_seed(1)
+    model = VCRGraphormer(config, FEATURES, 4, HOPS, STRUCTURE, labels, content_tokens=CONTENT)
+    with torch.no_grad():  # norms that do something
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model.eval()
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize(("kinds", "ranks"), [(False, False), (True, False), (True, True)])
+def test_equals_a_loop_over_the_papers_equations(readout: str, kinds: bool, ranks: bool) -> None:
+    inputs = make_inputs()
+    model = make_model(replace(SMALL, readout=readout, kind_embedding=kinds, rank_embedding=ranks))
+    logits = model(inputs.batch(torch.arange(NODES)))
+    for node in range(NODES):
+        expected = naive.transformer(model, inputs, node)
+        np.testing.assert_allclose(logits[node].detach().numpy(), expected, atol=1e-5)
+
+
+def test_ranks_need_neighbours_and_lists_of_the_right_length() -> None:
+    config = replace(SMALL, rank_embedding=True)
+    with pytest.raises(ConfigError, match="there are no neighbours"):
+        VCRGraphormer(config, FEATURES, 4, HOPS, 0)
+    model = VCRGraphormer(config, FEATURES, 4, HOPS, STRUCTURE)
+    with pytest.raises(ConfigError, match=f"have {1 + HOPS + STRUCTURE + CONTENT} tokens, .*: give it content_tokens"):
+        model(make_inputs().batch(torch.arange(2)))
+
+
+def test_dense_sparse_all_rows_and_needed_rows_agree() -> None:
+    model = make_model(replace(SMALL, rich_tokens=2))
+    dense, sparse = (make_inputs(sparse=sparse, rich_tokens=2) for sparse in (False, True))
+    nodes = torch.tensor([3, 0, 5])
+    whole = model(dense.batch(nodes))
+    streamed = replace(dense, streamed=True)
+    assert len(streamed.batch(nodes).rows[0]) < NODES  # type: ignore[arg-type]
+    for other in (sparse.batch(nodes), streamed.batch(nodes)):
+        torch.testing.assert_close(model(other), whole)
+    projected = model.project_rows((dense.features, *dense.hops))
+    torch.testing.assert_close(model(dense.batch(nodes, with_rows=False), projected), whole)
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+def test_padding_has_no_influence_to_the_bit(readout: str) -> None:
+    model = make_model(replace(SMALL, readout=readout, kind_embedding=True, label_embedding=True), labels=4)
+    batch = make_inputs(labels=torch.eye(NODES)[:, :4]).batch(torch.arange(NODES))
+    assert batch.mask is not None
+    assert batch.labels is not None
+    hidden = ~batch.mask
+    place = batch.place.clone()
+    place[:, 1:][hidden[:, 1 + HOPS :]] = 7
+    labels = torch.where(hidden[:, 1 + HOPS :, None], 123.0, batch.labels)
+    changed = replace(batch, scores=torch.where(hidden, 1e6, batch.scores), place=place, labels=labels)
+    assert hidden.sum() > 5
+    assert torch.equal(model(changed), model(batch))
+    assert torch.equal(model.look(*model.tokens(changed)).logits, model.look(*model.tokens(batch)).logits)
+
+
+def test_a_batch_of_one_and_any_order_give_the_same() -> None:
+    model, inputs = make_model(), make_inputs()
+    whole = model(inputs.batch(torch.arange(NODES)))
+    torch.testing.assert_close(model(inputs.batch(torch.tensor([4]))), whole[4:5])
+    torch.testing.assert_close(model(inputs.batch(torch.tensor([9, 0, 4]))), whole[[9, 0, 4]])
+
+
+def test_only_the_node_itself() -> None:
+    # No hops, no neighbours: the readout of one token is that token.
+    nothing = torch.empty(NODES, 0)
+    inputs = Inputs(torch.randn(NODES, FEATURES), (), (nothing.long(),), (nothing,), 0, torch.device("cpu"))
+    for readout in READOUTS:
+        model = VCRGraphormer(replace(SMALL, readout=readout), FEATURES, 4, 0, 0).eval()
+        seen = model.look(*model.tokens(inputs.batch(torch.tensor([2]))))
+        assert seen.logits.isfinite().all()
+        assert seen.readout.tolist() == [[1.0]]
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+def test_weights_on_request(readout: str) -> None:
+    model, inputs = make_model(replace(SMALL, readout=readout)), make_inputs()
+    batch = inputs.batch(torch.arange(NODES))
+    seen = model.look(*model.tokens(batch))
+    torch.testing.assert_close(seen.logits, model(batch))
+    assert seen.attention.shape == (2, NODES, 2, inputs.num_tokens, inputs.num_tokens)
+    torch.testing.assert_close(seen.attention.sum(-1), torch.ones(2, NODES, 2, inputs.num_tokens))
+    assert batch.mask is not None
+    hidden = ~batch.mask
+    assert (seen.attention.sum((0, 2, 3))[hidden] == 0).all()
+    assert (seen.readout[hidden] == 0).all()
+    others = seen.readout[5, 1:].sum().item()
+    assert others == pytest.approx({"attention": 1, "mean": 7 / 8, "sum": 7, "target": 0}[readout])
+
+
+def test_theorem_1_hop_tokens_with_identity_attention_are_a_polynomial_convolution() -> None:
+    # Σ_l (P^l X)(u) Θ: a fixed polynomial filter whose terms are all kept (jumping knowledge), with P = the
+    # normalized adjacency with self-loops, as in the paper's proof.
+    graph = karate_club().with_features("degree")
+    hops = tuple(torch.from_numpy(np.array(hop)) for hop in hop_features(graph, 3, self_loops=True))
+    features = torch.from_numpy(np.asarray(graph.features))
+    none = torch.empty(34, 0)
+    inputs = Inputs(features, hops, (none.long(),), (none,), 0, torch.device("cpu"))
+    config = ModelConfig(hidden_channels=6, heads=2, layers=1, readout="sum")
+    model = VCRGraphormer(config, features.shape[1], 2, 3, 0).eval()
+    layer = model.layers[0]
+    assert isinstance(layer, EncoderLayer)
+    model.norm = layer.first_norm = torch.nn.Identity()  # type: ignore[assignment]
+    layer.attend = lambda query, key, value, mask, attention: value  # type: ignore[method-assign]
+    with torch.no_grad():
+        for parameter in (model.score_weight, model.bias, *layer.feedforward.parameters()):
+            parameter.zero_()
+        layer.query_key_value.bias.zero_()
+        layer.mix.bias.zero_()
+    represented = model.represent(inputs.batch(torch.arange(34))).detach().numpy()
+    value = layer.query_key_value.weight[12:].T @ layer.mix.weight.T
+    theta = (model.feature_weights[0] @ (torch.eye(6) + value)).detach().numpy()
+    powers = [np.asarray(graph.features), *naive.hops(graph, 3, self_loops=True)]
+    np.testing.assert_allclose(represented, sum(powers) @ theta, rtol=1e-4, atol=1e-5)
+
+
+def test_label_inputs_reach_only_their_tokens() -> None:
+    config = replace(SMALL, layers=0, readout="sum", label_hops=1, label_embedding=True)
+    model = make_model(config, labels=3)
+    inputs = make_inputs(labels=torch.eye(NODES)[:, :3], label_hops=torch.rand(NODES, 1, 3))
+    batch = inputs.batch(torch.tensor([5]))
+    assert batch.labels is not None
+    assert batch.label_hops is not None
+    tokens, _ = model.tokens(batch)
+    plain, _ = model.tokens(replace(batch, labels=None, label_hops=None))
+    added = (tokens - plain)[0].detach()
+    assert model.label_hop_weight is not None
+    assert model.label_weight is not None
+    torch.testing.assert_close(added[1], (batch.label_hops[0, 0] @ model.label_hop_weight).detach())
+    torch.testing.assert_close(added[1 + HOPS :], (batch.labels[0] @ model.label_weight).detach())
+    assert (added[[0, 2]].abs() < 1e-6).all()
+
+
+def test_own_part_is_taken_out_of_the_mean_of_the_own_class() -> None:
+    features = torch.randn(NODES, FEATURES)
+    members = [1, 4, 6]  # class 1, of which node 4 is asked
+    means = torch.stack([torch.zeros(FEATURES), features[members].mean(0)])
+    ids = torch.full((NODES, 1), NODES + 1)
+    own, sizes = torch.full((NODES,), -1), torch.zeros(NODES)
+    own[members], sizes[members] = 1, 3.0
+    hops: tuple[Matrix, ...] = ()
+    device = torch.device("cpu")
+    inputs = Inputs(features, hops, (ids,), (torch.ones(NODES, 1),), 0, device, super_rows=means, own=(own, sizes))
+    model = VCRGraphormer(replace(SMALL, layers=0), FEATURES, 2, 0, 0)
+    for streamed in (False, True):
+        tokens = model.tokens(replace(inputs, streamed=streamed).batch(torch.tensor([4, 2])))[0]
+        weight, rest = model.feature_weights[0], model.score_weight + model.bias
+        torch.testing.assert_close(tokens[0, 1], features[[1, 6]].mean(0) @ weight + rest)
+        torch.testing.assert_close(tokens[1, 1], means[1] @ weight + rest)
+
+
+def test_token_dropout_hides_tokens_but_never_the_target() -> None:
+    model = make_model(replace(SMALL, token_dropout=0.5)).train()
+    batch = make_inputs(padded=False).batch(torch.arange(NODES))
+    assert batch.mask is None
+    mask = model.tokens(batch)[1]
+    assert mask is not None
+    assert mask[:, 0].all()
+    assert 0.3 < mask[:, 1:].float().mean() < 0.7
+    assert model.eval().tokens(batch)[1] is None
+
+
+def test_dropouts_change_training_only() -> None:
+    inputs = make_inputs()
+    batch = inputs.batch(torch.arange(NODES))
+    plain = make_model()
+    for name in ("dropout", "attention_dropout", "feature_dropout", "embedding_dropout", "token_dropout"):
+        changed: dict[str, Any] = {name: 0.5}
+        model = make_model(replace(SMALL, **changed))
+        assert torch.equal(model(batch), plain(batch))
+        model.train()
+        assert not torch.allclose(model(batch), plain(batch))
+
+
+def test_attention_with_dropout_on_a_cpu_equals_the_fused_one_on_average() -> None:
+    model = make_model(replace(SMALL, attention_dropout=0.2, layers=1)).train()
+    batch = make_inputs().batch(torch.arange(NODES))
+    torch.manual_seed(0)
+    tokens, mask = model.tokens(batch)
+    layer = model.layers[0]
+    assert isinstance(layer, EncoderLayer)
+    query, key, value = (torch.randn(NODES, 2, tokens.shape[1], 4) for _ in range(3))
+    many = torch.stack([layer.attend(query, key, value, mask, None) for _ in range(4000)]).mean(0)
+    assert (many - layer.eval().attend(query, key, value, mask, None)).abs().max() < 0.1
+
+
+def test_works_on_a_graph_whose_node_has_no_neighbours() -> None:
+    graph = Graph.from_edges([[0], [1]], num_nodes=3, features=np.eye(3, dtype=np.float32))
+    hops = tuple(torch.from_numpy(np.array(hop)) for hop in hop_features(graph, 2))
+    ids = torch.tensor([[1], [0], [-1]])
+    batch = Inputs(torch.eye(3), hops, (ids,), ((ids >= 0).float(),), 1, torch.device("cpu")).batch(torch.arange(3))
+    model = VCRGraphormer(SMALL, 3, 2, 2, 1).eval()
+    assert model(batch).isfinite().all()
+
+
+def test_padded_columns_change_nothing() -> None:
+    # On a GPU features are padded with zero columns to an aligned width.
+    model, inputs = make_model(replace(SMALL, rich_tokens=1)), make_inputs(rich_tokens=1)
+    features, *hops = (torch.nn.functional.pad(m, (0, 3)) for m in (inputs.features, *inputs.hops))  # type: ignore[arg-type]
+    wider = replace(inputs, features=features, hops=tuple(hops))
+    nodes = torch.arange(NODES)
+    torch.testing.assert_close(model(wider.batch(nodes)), model(inputs.batch(nodes)))

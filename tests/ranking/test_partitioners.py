@@ -1,0 +1,106 @@
+"""Clusters without METIS's memory: against the slow twin, balanced, nearly as few cut edges, seeded."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support import graphs, naive
+from vcr_graphormer import Graph, exact_pagerank, generate, rank, structure_connections
+from vcr_graphormer.ranking.kernels.propagation import contract, join_neighbours
+from vcr_graphormer.ranking.partitioners import partition
+from vcr_graphormer.ranking.second_level import coarse_clusters
+
+NO_WEIGHTS = np.empty(0, dtype=np.float32)
+
+
+def cut(graph: Graph, clusters: np.ndarray) -> float:
+    rows = np.repeat(np.arange(graph.num_nodes), graph.degrees)
+    return float((clusters[rows] != clusters[graph.indices]).mean())
+
+
+@settings(deadline=None)  # the first call compiles
+@given(graphs.edge_lists(), st.integers(1, 5))
+def test_joining_equals_the_slow_twin(edges: tuple[int, list[tuple[int, int]]], largest: int) -> None:
+    num_nodes, pairs = edges
+    graph = Graph.from_edges(np.array(pairs, dtype=np.int64).reshape(-1, 2).T, num_nodes)
+    start = np.arange(num_nodes, dtype=np.int32)
+    found = join_neighbours(graph.indptr, graph.indices, NO_WEIGHTS, start, largest, 3)
+    assert found.tolist() == naive.join_neighbours(graph, largest, 3)
+    assert np.bincount(found).max() <= largest
+
+
+def test_contraction_keeps_the_weight_between_pieces() -> None:
+    graph = generate(300, 1500, classes=3, seed=1)
+    weights = np.random.default_rng(0).random(graph.num_arcs).astype(np.float32)
+    piece = (np.arange(300) % 7).astype(np.int32)
+    members = np.argsort(piece, kind="stable").astype(np.int32)
+    for given_weights, used in ((NO_WEIGHTS, np.ones_like(weights)), (weights, weights)):
+        starts, found, amount = contract(graph.indptr, graph.indices, given_weights, piece, members, 7, 7)
+        table = np.zeros((7, 7))
+        for p in range(7):
+            table[p, found[starts[p] : starts[p + 1]]] = amount[starts[p] : starts[p + 1]]
+        expected = np.zeros((7, 7))
+        for place, (u, v) in enumerate(naive.arcs(graph)):
+            expected[piece[u], piece[v]] += used[place] if piece[u] != piece[v] else 0.0
+        np.testing.assert_allclose(table, expected, rtol=1e-5)
+        starts, found, amount = contract(graph.indptr, graph.indices, given_weights, piece, members, 7, 2)
+        for p in range(7):
+            kept = slice(starts[p], starts[p + 1])
+            np.testing.assert_allclose(amount[kept], np.sort(expected[p])[:-3:-1], rtol=1e-5)
+            np.testing.assert_allclose(expected[p, found[kept]], amount[kept], rtol=1e-5)
+
+
+def test_planted_communities_are_found_balanced_and_by_seed() -> None:
+    graph = generate(3000, 30_000, classes=6, homophily=0.9, seed=0)
+    first = partition(graph, 6, seed=0)
+    assert np.bincount(first, minlength=6).max() <= 1.03 * 500 + 1
+    metis = structure_connections(graph, 6).assignment
+    assert cut(graph, first) <= 1.15 * cut(graph, metis)
+    np.testing.assert_array_equal(first, partition(graph, 6, seed=0))
+    mixed = generate(3000, 12_000, classes=3, homophily=0.5, seed=0)
+    assert len({partition(mixed, 20, seed=seed).tobytes() for seed in range(3)}) == 3
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-3, 1e30])
+def test_heavy_edges_are_kept_together(unit: float) -> None:
+    # A ring of 40 pairs: heavy inside a pair, light between pairs.
+    nodes = np.arange(80)
+    weight = np.where(nodes % 2 == 0, 100.0, 1.0) * unit
+    ring = Graph.from_edges([nodes, (nodes + 1) % 80], edge_weight=weight)
+    clusters = structure_connections(ring, 4, partitioner="propagation").assignment
+    assert (clusters[::2] == clusters[1::2]).all()
+
+
+@pytest.mark.parametrize("make", graphs.TINY)
+@pytest.mark.parametrize("directed", [False, True])
+def test_every_node_of_tiny_graphs_has_a_cluster(make: Callable[[], Graph], directed: bool) -> None:
+    graph = make()
+    if directed:
+        rows = np.repeat(np.arange(graph.num_nodes), graph.degrees)
+        graph = Graph.from_edges([rows, graph.indices], graph.num_nodes, directed=True)
+    for count in range(1, graph.num_nodes + 1):
+        connections = structure_connections(graph, count, partitioner="propagation")
+        assert connections.sizes.sum() == graph.num_nodes
+        assert connections.assignment.min() >= 0
+        if 4 * count <= graph.num_nodes:  # METIS balances badly where clusters have but a few nodes
+            assert connections.sizes.max() <= -(-graph.num_nodes // count) + 1
+
+
+def test_a_memory_map_is_read_where_it_lies(tmp_path: Path) -> None:
+    graph = generate(500, 2500, seed=0)
+    graph.save(tmp_path / "graph")
+    np.testing.assert_array_equal(partition(Graph.open(tmp_path / "graph"), 5), partition(graph, 5))
+
+
+def test_rankings_on_these_clusters_find_the_exact_neighbours() -> None:
+    graph = generate(3000, 15_000, classes=5, homophily=0.7, seed=3)
+    connections = structure_connections(graph, 10, partitioner="propagation")
+    assert coarse_clusters(graph, partitioner="propagation").max() + 1 >= 100
+    sources = np.arange(0, 3000, 100)
+    found = rank(graph, connections, k=10, sources=sources, partitioner="propagation")
+    exact = exact_pagerank(graph, connections, sources)[:, :3000]
+    assert naive.value_recall(found.ids, exact, sources, 10) >= 0.99

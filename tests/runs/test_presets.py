@@ -1,0 +1,91 @@
+"""Every preset is complete, valid, and what it says it is."""
+
+from pathlib import Path
+
+import pytest
+
+from vcr_graphormer import ConfigError, load_config
+from vcr_graphormer.data.datasets import DATASETS
+from vcr_graphormer.runs.presets import VARIANTS, load_preset
+
+# The authors' settings: hops, clusters, structure, content, hidden, heads, layers.
+AUTHORS = {
+    "PubMed": (7, 10, 16, 13, 512, 8, 1),
+    "CoraFull": (3, 20, 5, 5, 512, 8, 1),
+    "Computer": (3, 10, 11, 16, 512, 8, 1),
+    "Photo": (3, 10, 5, 5, 512, 8, 1),
+    "CS": (3, 20, 5, 5, 512, 8, 3),
+    "Physics": (4, 50, 10, 20, 128, 8, 1),
+    "Reddit": (6, 400, 20, 20, 512, 8, 1),
+    "AMiner": (16, 100, 5, 9, 512, 16, 3),
+    "Amazon2M": (10, 300, 5, 5, 512, 1, 1),
+    "Squirrel": (5, 10, 10, 1, 512, 8, 1),
+    "Actor": (2, 10, 10, 1, 512, 1, 1),
+    "Texas": (2, 10, 5, 5, 512, 8, 1),
+    "arXiv-year": (8, 500, 16, 6, 128, 8, 1),
+}
+
+
+def test_all_thirteen_datasets_have_presets() -> None:
+    assert set(AUTHORS) == set(DATASETS) - {"Cora", "CiteSeer"}
+
+
+@pytest.mark.parametrize("name", AUTHORS)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_presets_are_valid(name: str, variant: str) -> None:
+    config = load_config(options={"data": {"dataset": name}}, variant=variant)
+    config.model.check(config.tokens.hops)
+    config.training.check()
+    assert config.data.dataset == name
+
+
+@pytest.mark.parametrize("name", ["Cora", "CiteSeer"])
+def test_datasets_beside_the_paper_have_a_default_only(name: str) -> None:
+    config = load_config(options={"data": {"dataset": name}})
+    config.model.check(config.tokens.hops)
+    config.training.check()
+    with pytest.raises(ConfigError, match=f"variant paper is for the paper's datasets: {name} is not among them"):
+        load_config(options={"data": {"dataset": name}}, variant="paper")
+
+
+@pytest.mark.parametrize("name", AUTHORS)
+def test_the_papers_variant_is_the_authors_settings_and_nothing_else(name: str) -> None:
+    config = load_config(options={"data": {"dataset": name}}, variant="paper")
+    tokens, model, training = config.tokens, config.model, config.training
+    found = (tokens.hops, tokens.clusters, tokens.structure_tokens, tokens.content_tokens)
+    assert (*found, model.hidden_channels, model.heads, model.layers) == AUTHORS[name]
+    assert (training.batch_size, training.warmup_steps, training.decay_steps, training.patience) == (
+        2000,
+        400,
+        1000,
+        50,
+    )
+    assert (training.learning_rate, training.final_learning_rate, training.weight_decay) == (1e-3, 1e-4, 1e-5)
+    switches = (model.kind_embedding, model.rich_tokens, model.label_hops, model.label_embedding, model.adjacency_rows)
+    assert not any((*switches, model.rank_embedding))
+    assert tokens.content == "auto"
+    assert (model.feature_dropout, model.token_dropout, training.average, tokens.super_tokens) == (0, 0, 0, "drop")
+    assert (model.embedding_dropout, tokens.self_loops, config.data.directed) == (0, False, False)
+
+
+def test_variants_leave_out_what_they_say() -> None:
+    hops = load_preset("Photo", "hops")["tokens"]
+    assert (hops["hops"], hops["structure_tokens"], hops["content_tokens"]) == (3, 0, 0)
+    plain = load_preset("Photo", "pagerank")["tokens"]
+    assert (plain["clusters"], plain["structure_tokens"], plain["content_tokens"]) == (0, 10, 0)
+    assert load_preset("digits") == load_preset("some/where") == {}
+    with pytest.raises(ConfigError, match="unknown variant 'papre'; did you mean 'paper'"):
+        load_preset("Photo", "papre")
+
+
+def test_a_file_or_an_override_wins_over_the_preset(tmp_path: Path) -> None:
+    data = {"data": {"dataset": "photo"}}  # an alias
+    assert load_config(overrides=["tokens.hops=9"], options=data, variant="paper").tokens.hops == 9
+    assert load_config(overrides=["data.dataset=Physics"], options=data, variant="paper").tokens.clusters == 50
+    (tmp_path / "own.toml").write_text('[data]\ndataset = "Photo"\n[tokens]\nhops = 2\n')
+    own = load_config(tmp_path / "own.toml")  # a file says everything: no preset beneath it
+    assert (own.tokens.hops, own.model.hidden_channels) == (2, load_config().model.hidden_channels)
+    with pytest.raises(ConfigError, match="a file says everything"):
+        load_config(tmp_path / "own.toml", variant="paper")
+    with pytest.raises(ConfigError, match="variant paper is for the paper's datasets: digits is not among them"):
+        load_config(variant="paper")

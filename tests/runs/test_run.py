@@ -1,0 +1,149 @@
+"""A run folder reopened: predictions, embeddings, metrics, and folders that cannot be opened."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import vcr_graphormer as vcr
+from tests.support.runs import CONFIG, named_graph
+from vcr_graphormer import ConfigError, Graph, GraphError, Run, Split, StoreError
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return named_graph()
+
+
+@pytest.fixture(scope="module")
+def run(graph: Graph, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    split = Split.random(graph.labels, seed=0)
+    return vcr.train(graph, split, CONFIG, tmp_path_factory.mktemp("runs") / "run", device="cpu")
+
+
+def test_predictions(run: Run) -> None:
+    found = run.predict([5, 2])
+    assert found.nodes.tolist() == [5, 2]
+    assert found.probabilities.sum(axis=1) == pytest.approx([1, 1])
+    assert (found.labels == found.probabilities.argmax(axis=1)).all()
+    assert (run.predict(["n5", "n2"]).probabilities == found.probabilities).all()
+    stored = np.load(run.path / "predictions.npz")
+    np.testing.assert_allclose(stored["probabilities"][[5, 2]], found.probabilities, atol=1e-6)
+    assert stored["names"][5] == "n5"
+    assert stored["class_names"].tolist() == ["a", "b", "c"]
+    assert len(run.predict()) == 150
+    assert len(run.predict([])) == 0
+    assert run.predict(7).nodes.tolist() == [7]
+    with pytest.raises(GraphError, match="there is no node 150"):
+        run.predict([150])
+
+
+def test_embeddings_lead_to_the_predictions(run: Run) -> None:
+    import torch
+
+    vectors = run.embed([3, 4])
+    assert vectors.shape == (2, 16)
+    logits = run.model.head(torch.from_numpy(vectors)).detach().numpy()
+    chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(chances, run.predict([3, 4]).probabilities, atol=1e-5)
+
+
+def test_evaluate(run: Run) -> None:
+    for part in ("train", "val", "test"):
+        assert run.evaluate(part) == pytest.approx(run.metrics["scores"][part])
+    with pytest.raises(ConfigError, match="part is 'tests'; it must be train or val or test"):
+        run.evaluate("tests")
+    assert "accuracy train" in repr(run)
+
+
+def test_on_a_later_version_of_the_graph(run: Run, graph: Graph, tmp_path: Path) -> None:
+    # Two nodes more, each tied to three others: predictions for nodes the model has never seen.
+    rows = np.repeat(np.arange(150), graph.degrees)
+    edges = np.concatenate([np.stack([rows, graph.indices]), [[150] * 3 + [151] * 3, [0, 1, 2, 3, 4, 5]]], axis=1)
+    features = np.concatenate([np.asarray(graph.features), np.asarray(graph.features)[:2]])
+    labels = np.append(np.asarray(graph.labels), [-1, -1])
+    later = Graph.from_edges(edges, num_nodes=152, features=features, labels=labels)
+    store = vcr.tokenize(later, run.split.train, CONFIG.tokens, tmp_path / "tokens")
+    assert run.on(later, store).predict([150, 151]).probabilities.shape == (2, 3)
+    unseen = replace(later, labels=np.where(np.arange(152) == run.split.test[0], 3, labels))
+    with pytest.raises(GraphError, match="class 3 is in the data but the model knows only 3 classes"):
+        run.on(unseen, store).evaluate("test")
+    with pytest.raises(StoreError, match="tokens of another graph"):
+        run.on(graph, store).predict([0])
+    shorter = vcr.tokenize(later, run.split.train, replace(CONFIG.tokens, hops=1), tmp_path / "shorter")
+    with pytest.raises(StoreError, match="was made with tokens.hops = 1, the model was trained with 2"):
+        run.on(later, shorter)
+    unknown = replace(later, labels=None)
+    assert (run.on(unknown, store).predict([0]).labels == run.on(later, store).predict([0]).labels).all()
+    with pytest.raises(GraphError, match="no labels to compare"):
+        run.on(unknown, store).evaluate("test")
+    narrow = replace(later, features=features[:, :4])
+    with pytest.raises(GraphError, match="has 4 features but the model was trained on 8"):
+        run.on(narrow, store)
+
+
+def test_a_regression_keeps_its_scale_on_another_graph(graph: Graph, tmp_path: Path) -> None:
+    target = (np.asarray(graph.features)[:, 0] * 50 + 1000).astype(np.float32)
+    continuous = replace(graph, labels=target, task="regression", class_names=None)
+    split = Split.random(target, seed=0)
+    run = vcr.train(continuous, split, CONFIG, tmp_path / "run", device="cpu")
+    other = replace(continuous, labels=np.zeros(150, dtype=np.float32))
+    assert (run.on(other, run.store).predict([0, 1]).labels == run.predict([0, 1]).labels).all()
+
+
+def copied(run: Run, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(run.path, tmp_path / "copy"))
+
+
+def test_a_run_of_another_version(run: Run, tmp_path: Path) -> None:
+    folder = copied(run, tmp_path)
+    about = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(about | {"version": 99, "package": "9.9"}))
+    with pytest.raises(StoreError, match="has run format 99; this package reads 1: open it with vcr-graphormer 9.9"):
+        Run.open(folder)
+    del about["fingerprint"]
+    (folder / "run.json").write_text(json.dumps(about))
+    with pytest.raises(StoreError, match="lacks fingerprint"):
+        Run.open(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("run.json", "is not a run folder"),
+        ("config.toml", "config.toml does not exist"),
+        ("model.safetensors", "model.safetensors is missing"),
+        ("split.npz", "split.npz"),
+        ("graph/manifest.json", "manifest.json is missing"),
+        ("tokens/manifest.json", "manifest.json is missing"),
+        ("metrics.json", "is not finished"),
+    ],
+)
+def test_a_missing_file_is_named(run: Run, tmp_path: Path, name: str, message: str) -> None:
+    folder = copied(run, tmp_path)
+    (folder / name).unlink()
+    with pytest.raises(StoreError, match=message):
+        Run.open(folder, "cpu").evaluate("test")
+
+
+def test_damaged_files(run: Run, tmp_path: Path) -> None:
+    folder = copied(run, tmp_path)
+    (folder / "model.safetensors").write_bytes(b"\x00" * 50)
+    with pytest.raises(StoreError, match="model.safetensors is damaged"):
+        Run.open(folder, "cpu").predict([0])
+    text = (folder / "config.toml").read_text().replace("hidden_channels = 16", "hidden_channels = 32")
+    (folder / "config.toml").write_text(text)
+    shutil.copy(run.path / "model.safetensors", folder)
+    with pytest.raises(StoreError, match="does not fit the settings"):
+        Run.open(folder, "cpu").predict([0])
+
+
+def test_another_graph_in_its_place(run: Run, tmp_path: Path) -> None:
+    folder = copied(run, tmp_path)
+    shutil.rmtree(folder / "graph")
+    vcr.generate(nodes=150, edges=600, classes=3, features=8, homophily=0.8, seed=9).save(folder / "graph")
+    with pytest.raises(StoreError, match="is another graph than the one"):
+        _ = Run.open(folder, "cpu").graph

@@ -1,0 +1,72 @@
+"""A store opens at once, knows what it belongs to, and notices every changed byte."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support import graphs
+from vcr_graphormer import StoreError, TokenConfig, TokenStore, tokenize
+
+CONFIG = TokenConfig(hops=2, clusters=2, structure_tokens=3, content_tokens=2, content="features", content_clusters=2)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> TokenStore:
+    return tokenize(graphs.karate_club().with_features("degree"), None, CONFIG, tmp_path / "tokens")
+
+
+def test_what_it_holds(store: TokenStore) -> None:
+    again = TokenStore.open(store.path)
+    assert (again.num_nodes, again.num_hops, again.num_tokens) == (34, 2, 1 + 2 + 3 + 2)
+    assert again.ids("structure").dtype == np.int32
+    assert again.scores("content").dtype == np.float32
+    assert again.assignment("structure").shape == (34,)
+    assert again.super_features("structure") is None
+    assert isinstance(again.ids("structure"), np.memmap)
+    assert "34 nodes, 8 tokens each (1 self, 2 hops, 3 structure, 2 content)" in repr(again)
+    with pytest.raises(StoreError, match="has hops 1 to 2, not 3"):
+        again.hop(3)
+    assert sorted(file.name for file in store.path.iterdir() if not file.name.endswith(".npy")) == [
+        "manifest.json",
+        "stages.json",
+    ]
+
+
+def test_one_changed_byte_is_noticed(store: TokenStore) -> None:
+    store.verify()
+    for file in sorted(store.path.glob("*.npy")):
+        content = bytearray(file.read_bytes())
+        content[-1] ^= 1
+        file.write_bytes(content)
+        with pytest.raises(StoreError, match=f"{file.name} does not match its checksum"):
+            store.verify()
+        content[-1] ^= 1
+        file.write_bytes(content)
+    store.verify()
+
+
+def test_cut_short(store: TokenStore) -> None:
+    file = store.path / "content_ids.npy"
+    file.write_bytes(file.read_bytes()[:-8])
+    with pytest.raises(StoreError, match="content_ids.npy has .* bytes but the manifest says .*: it was cut short"):
+        TokenStore.open(store.path)
+
+
+def test_unfinished_and_foreign_folders(tmp_path: Path) -> None:
+    (tmp_path / "half" / "parts").mkdir(parents=True)
+    with pytest.raises(StoreError, match="is an unfinished token store: run tokenize again"):
+        TokenStore.open(tmp_path / "half")
+    with pytest.raises(StoreError, match=r"manifest\.json is missing"):
+        TokenStore.open(tmp_path / "nowhere")
+    saved = graphs.path().save(tmp_path / "graph")
+    with pytest.raises(StoreError, match="holds a graph, not a token store"):
+        TokenStore.open(saved)
+
+
+def test_identity(store: TokenStore) -> None:
+    store.check(store.identity)
+    with pytest.raises(
+        StoreError, match="belongs to another graph features, setting hops: tokenize into another folder"
+    ):
+        store.check({**store.identity, "graph features": "x", "setting hops": "9"})

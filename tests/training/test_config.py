@@ -1,0 +1,135 @@
+"""Every setting of model and training has a rule, and what breaks it is named with its value."""
+
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from vcr_graphormer import ConfigError
+from vcr_graphormer.model.config import READOUTS, ModelConfig
+from vcr_graphormer.training.config import SCHEDULES, TrainConfig
+
+WHOLE_1 = "it must be a whole number of 1 or more"
+WHOLE_0 = "it must be a whole number of 0 or more"
+SHARE = "it must be at least 0 and less than 1"
+NUMBER = "it must be a number of 0 or more"
+
+
+def test_defaults_pass_and_are_the_papers() -> None:
+    model, training = ModelConfig(), TrainConfig()
+    assert model.check(num_hops=0) is model
+    assert training.check() is training
+    assert (model.readout, model.kind_embedding, model.rich_tokens, model.label_hops) == ("attention", False, 0, 0)
+    assert (model.label_embedding, model.feature_dropout, model.token_dropout) == (False, 0.0, 0.0)
+    assert (model.embedding_dropout, model.rank_embedding) == (0.0, False)
+    assert (training.label_smoothing, training.average, training.metric) == (0.0, 0.0, "auto")
+
+
+@pytest.mark.parametrize("config", [ModelConfig(), TrainConfig()])
+def test_every_setting_is_explained(config: Any) -> None:
+    for item in fields(config):
+        assert item.metadata["help"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        *((name, 0, WHOLE_1) for name in ("hidden_channels", "heads", "feedforward")),
+        ("hidden_channels", 64.0, WHOLE_1),
+        ("heads", True, WHOLE_1),
+        ("feedforward", "2", WHOLE_1),
+        *((name, -1, WHOLE_0) for name in ("layers", "rich_tokens", "label_hops")),
+        ("layers", 1.5, WHOLE_0),
+        ("label_hops", False, WHOLE_0),
+        *(
+            (name, 1.0, SHARE)
+            for name in ("dropout", "attention_dropout", "feature_dropout", "embedding_dropout", "token_dropout")
+        ),
+        ("dropout", -0.1, SHARE),
+        ("dropout", float("nan"), SHARE),
+        ("dropout", False, SHARE),
+        ("dropout", "0.1", SHARE),
+        ("readout", "max", "it must be attention or mean or sum or target"),
+    ],
+)
+def test_model_rules(name: str, value: Any, rule: str) -> None:
+    changed: dict[str, Any] = {name: value}
+    with pytest.raises(ConfigError, match=re.escape(f"model.{name} is {value!r}; {rule}")):
+        ModelConfig(**changed).check(num_hops=3)
+
+
+def test_heads_divide_the_width() -> None:
+    message = r"model.hidden_channels is 100; it must be a multiple of model.heads \(8\)"
+    with pytest.raises(ConfigError, match=message):
+        ModelConfig(hidden_channels=100).check(num_hops=3)
+    ModelConfig(hidden_channels=100, heads=10).check(num_hops=3)
+
+
+@pytest.mark.parametrize("name", ["rich_tokens", "label_hops"])
+def test_no_more_hops_than_the_token_lists_have(name: str) -> None:
+    changed: dict[str, Any] = {name: 3}
+    ModelConfig(**changed).check(num_hops=3)
+    with pytest.raises(ConfigError, match=f"model.{name} is 3 but the token lists have 2 hops: raise tokens.hops"):
+        ModelConfig(**changed).check(num_hops=2)
+
+
+def test_most_label_hops() -> None:
+    ModelConfig(label_hops=4, rich_tokens=9).check(num_hops=9)
+    with pytest.raises(ConfigError, match="model.label_hops is 5; it must be at most 4"):
+        ModelConfig(label_hops=5).check(num_hops=9)
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+def test_what_is_allowed_of_a_model(readout: str) -> None:
+    ModelConfig(readout=readout, layers=0, dropout=0, token_dropout=0.999).check(num_hops=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        *((name, 0, WHOLE_1) for name in ("epochs", "batch_size", "patience")),
+        ("epochs", True, WHOLE_1),
+        ("batch_size", 1.0, WHOLE_1),
+        *((name, -1, WHOLE_0) for name in ("micro_batch", "warmup_steps", "decay_steps", "checkpoint_every")),
+        *((name, -1e-3, NUMBER) for name in ("learning_rate", "final_learning_rate", "weight_decay", "gradient_clip")),
+        ("learning_rate", float("inf"), NUMBER),
+        ("weight_decay", float("nan"), NUMBER),
+        ("gradient_clip", "1", NUMBER),
+        ("learning_rate", 0.0, "it must be more, or nothing is learned"),
+        ("label_smoothing", 1.0, SHARE),
+        ("average", 1, SHARE),
+        ("average", -0.5, SHARE),
+        ("schedule", "step", "it must be linear or cosine or constant"),
+        ("metric", "f1", "it must be auto or accuracy or macro_f1 or roc_auc or mae or rmse"),
+        ("precision", "float16", "it must be auto or float32 or bfloat16"),
+    ],
+)
+def test_training_rules(name: str, value: Any, rule: str) -> None:
+    changed: dict[str, Any] = {name: value}
+    shown = "0" if name == "learning_rate" and not value else repr(value)
+    with pytest.raises(ConfigError, match=re.escape(f"training.{name} is {shown}; {rule}")):
+        TrainConfig(**changed).check()
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, True, None])
+def test_seed_of_training(seed: Any) -> None:
+    with pytest.raises(ConfigError, match=f"seed is {seed!r}; it must be a whole number of 0 or more"):
+        TrainConfig(seed=seed).check()
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_what_is_allowed_of_training(schedule: str) -> None:
+    TrainConfig(schedule=schedule, learning_rate=1, gradient_clip=0, warmup_steps=0, average=0.999).check()
+
+
+def test_a_yes_is_no_number() -> None:
+    with pytest.raises(ConfigError, match="training.learning_rate is True; it must be a number of 0 or more"):
+        TrainConfig(learning_rate=True).check()
+
+
+def test_readable_without_torch() -> None:
+    code = "import sys, vcr_graphormer.training.config, vcr_graphormer.model.config; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,78 @@
+"""A recorded step on a GPU against the same steps taken one by one; and where recording is not possible."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from vcr_graphormer import ModelConfig, Split, TokenConfig, TrainConfig, VCRGraphormer, generate, make_inputs, tokenize
+from vcr_graphormer.training.cuda_graphs import CapturedStep
+from vcr_graphormer.training.processes import Ranks
+from vcr_graphormer.training.trainer import Examples, Trainer
+
+
+def make_trainer(device: torch.device, folder: Path) -> Trainer:
+    graph = generate(nodes=400, edges=1600, classes=3, features=8, homophily=0.8, seed=0)
+    split = Split.random(graph.labels, seed=0)
+    model = ModelConfig(hidden_channels=16, heads=2, dropout=0.0, attention_dropout=0.0)
+    tokens = TokenConfig(hops=2, clusters=4, structure_tokens=4, content_tokens=4)
+    store = tokenize(graph, split.train, tokens, folder)
+    training = TrainConfig(epochs=4, batch_size=100, precision="float32", average=0.9)
+    inputs = make_inputs(graph, store, model, split.train, device)
+    torch.manual_seed(0)
+    made = VCRGraphormer(model, 8, 3, 2, 4).to(device)
+    labels = np.asarray(graph.labels)
+    train, val = (Examples(part, labels[part]) for part in (split.train, split.val))
+    return Trainer(made, inputs, train, val, "classification", training)
+
+
+def test_not_on_a_cpu(tmp_path: Path) -> None:
+    trainer = make_trainer(torch.device("cpu"), tmp_path / "tokens")
+    trainer.fit()
+    assert trainer.steps_taken == 12
+    assert trainer.captured is None
+    assert not CapturedStep.possible(trainer, trainer.nodes[:100])
+
+
+def test_which_steps_can_be_recorded(tmp_path: Path) -> None:
+    trainer = make_trainer(torch.device("cpu"), tmp_path / "tokens")
+    on_gpu = replace(trainer.inputs, device=torch.device("cuda"))  # nothing is computed there
+    trainer.inputs = on_gpu
+    assert not CapturedStep.possible(trainer, trainer.nodes[:100])  # not warm
+    trainer.steps_taken = CapturedStep.WARM_UP
+    assert CapturedStep.possible(trainer, trainer.nodes[:100])
+    assert not CapturedStep.possible(trainer, trainer.nodes[:40])  # not a full batch
+    trainer.inputs = replace(on_gpu, streamed=True)  # rows are searched for: their number differs
+    assert not CapturedStep.possible(trainer, trainer.nodes[:100])
+
+
+def test_all_rows_are_taken_where_a_batch_names_as_many(tmp_path: Path) -> None:
+    trainer = make_trainer(torch.device("cpu"), tmp_path / "tokens")
+    assert trainer.inputs.takes_all_rows(100)
+    assert not trainer.inputs.takes_all_rows(40)  # 40 lists of 9 rows name fewer than the 400 there are
+    assert not replace(trainer.inputs, streamed=True).takes_all_rows(100)
+
+
+def test_with_several_processes_nothing_is_recorded(tmp_path: Path) -> None:
+    trainer = make_trainer(torch.device("cpu"), tmp_path / "tokens")
+    trainer.steps_taken = CapturedStep.WARM_UP
+    trainer.inputs = replace(trainer.inputs, device=torch.device("cuda"))  # nothing is computed there
+    assert CapturedStep.possible(trainer, trainer.nodes[:100])
+    trainer.ranks = Ranks(0, 2)
+    assert not CapturedStep.possible(trainer, trainer.nodes[:100])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU; `take_step` is its twin on a CPU")
+def test_replaying_equals_stepping(tmp_path: Path) -> None:
+    device = torch.device("cuda")
+    captured, stepped = (make_trainer(device, tmp_path / "tokens") for _ in range(2))
+    stepped.steps_taken = -(10**9)  # never warm enough to be recorded
+    captured.fit()
+    stepped.fit()
+    assert captured.captured is not None
+    assert stepped.captured is None
+    for first, second in zip(captured.history, stepped.history, strict=True):
+        assert first["loss"] == pytest.approx(second["loss"], abs=1e-5)
+        assert first["val"] == second["val"]

@@ -1,0 +1,67 @@
+"""Schedules and losses by literal values."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from vcr_graphormer import TrainConfig
+from vcr_graphormer.data.contract import Task
+from vcr_graphormer.training.config import learning_rate
+from vcr_graphormer.training.objective import compute_loss, count_known
+
+
+def test_schedules() -> None:
+    linear = TrainConfig(learning_rate=1.0, final_learning_rate=0.2, warmup_steps=4, decay_steps=8)
+    rates = [learning_rate(step, 100, linear) for step in range(1, 11)]
+    assert rates == pytest.approx([0.25, 0.5, 0.75, 1.0, 0.8, 0.6, 0.4, 0.2, 0.2, 0.2])
+    cosine = replace(linear, schedule="cosine")
+    assert learning_rate(6, 100, cosine) == pytest.approx(0.6)
+    assert learning_rate(5, 100, cosine) == pytest.approx(0.2 + 0.8 * (1 + math.cos(math.pi / 4)) / 2)
+    assert learning_rate(8, 100, cosine) == pytest.approx(0.2)
+    assert learning_rate(99, 100, replace(linear, schedule="constant")) == 1.0
+    # decay_steps 0: the floor is reached at the last step. Warm-up longer than training is no error.
+    assert learning_rate(100, 100, replace(linear, decay_steps=0)) == pytest.approx(0.2)
+    assert learning_rate(3, 10, replace(linear, warmup_steps=400)) == pytest.approx(3 / 400)
+
+
+def test_losses() -> None:
+    logits = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
+    wanted = torch.tensor([0, 0])
+    expected = (math.log(1 + math.exp(-2)) + math.log(1 + math.e)) / 2
+    assert float(compute_loss(logits, wanted, "classification")) == pytest.approx(expected)
+    several = torch.tensor([[1, -1], [0, 1]], dtype=torch.int8)  # one entry is unknown
+    parts = [math.log(1 + math.exp(-2)), math.log(2), math.log(1 + math.exp(-1))]
+    assert float(compute_loss(logits, several, "multilabel")) == pytest.approx(sum(parts) / 3)
+    targets = torch.tensor([[1.0, math.nan], [2.0, 1.0]])
+    assert float(compute_loss(logits, targets, "regression")) == pytest.approx((1 + 4 + 0) / 3)
+    smooth = (
+        -(0.9 * math.log(0.5) + 0.05 * 2 * 0) if False else float(compute_loss(logits, wanted, "classification", 0.2))
+    )
+    assert smooth != pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("task", "labels"),
+    [
+        ("classification", [0, 1, 1, 0, 1]),
+        ("multilabel", [[1, -1], [0, 1], [-1, -1], [1, 1], [0, -1]]),
+        ("regression", [[1.0, math.nan], [2.0, 1.0], [math.nan, math.nan], [0.5, 1.0], [1.0, 3.0]]),
+    ],
+)
+def test_parts_weighted_by_known_labels_add_up_to_the_whole(task: Task, labels: Any) -> None:
+    logits = torch.randn(5, 2, generator=torch.Generator().manual_seed(0))
+    kind = {"classification": torch.int64, "multilabel": torch.int8, "regression": torch.float32}[task]
+    wanted = torch.tensor(labels, dtype=kind)
+    whole = compute_loss(logits, wanted, task)
+    total = count_known(wanted, task)
+    known = [wanted[part] for part in (slice(0, 2), slice(2, 3), slice(3, 5))]
+    parts = sum(
+        compute_loss(logits[part], wanted[part], task) * (count_known(wanted[part], task) / total)
+        for part in (slice(0, 2), slice(3, 5))
+    )
+    if task == "classification":
+        parts = parts + compute_loss(logits[2:3], known[1], task) / 5
+    torch.testing.assert_close(parts, whole)
