@@ -45,7 +45,7 @@ def main() -> None:
                 run.explain(int(node))
             single = (time.perf_counter() - start) / 10
             start = time.perf_counter()
-            run.look(nodes)
+            run.attributions(nodes)
             rows.append(
                 {
                     "variant": variant,

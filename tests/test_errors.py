@@ -1,4 +1,4 @@
-from vcr_graphormer import ClusterError, ConfigError, GraphError, StoreError, VCRError
+from vcr_graphormer import ConfigError, DaskError, GraphError, StoreError, VCRError
 from vcr_graphormer.errors import unknown_name
 
 
@@ -6,7 +6,7 @@ def test_kinds_are_also_the_builtin_ones_users_catch() -> None:
     assert issubclass(GraphError, (VCRError, ValueError))
     assert issubclass(ConfigError, (VCRError, ValueError))
     assert issubclass(StoreError, (VCRError, OSError))
-    assert issubclass(ClusterError, (VCRError, RuntimeError))
+    assert issubclass(DaskError, (VCRError, RuntimeError))
 
 
 def test_nothing_near() -> None:

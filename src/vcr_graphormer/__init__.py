@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Batch": "model.batches",
     "ClusterError": "errors",
+    "DaskError": "errors",
     "Config": "runs.config",
     "ConfigError": "errors",
     "Connections": "ranking.connections",
@@ -21,6 +22,7 @@ _HOMES = {
     "Predictions": "runs.predictions",
     "Ranker": "ranking.pagerank",
     "Ranking": "ranking.ranker",
+    "ProcessError": "errors",
     "RanksError": "errors",
     "Run": "runs.run",
     "Split": "data.split",
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
     from .data.generated import digits, generate
     from .data.graph import Graph
     from .data.split import Split
-    from .errors import ClusterError, ConfigError, GraphError, RanksError, StoreError, TrainingError, VCRError
+    from .errors import ConfigError, DaskError, GraphError, ProcessError, StoreError, TrainingError, VCRError
     from .model.batches import Batch, Inputs
     from .model.config import ModelConfig
     from .model.inputs import make_inputs
@@ -79,11 +81,13 @@ __all__ = [
     "Config",
     "ConfigError",
     "Connections",
+    "DaskError",
     "Graph",
     "GraphError",
     "Inputs",
     "ModelConfig",
     "Predictions",
+    "ProcessError",
     "Ranker",
     "Ranking",
     "RanksError",

@@ -22,16 +22,21 @@ class StoreError(VCRError, OSError):
     """A file or folder is missing, damaged, of another format or not ours to overwrite."""
 
 
-class ClusterError(VCRError, RuntimeError):
-    """Those who work for us are unreachable, lost, or not of our version."""
+class DaskError(VCRError, RuntimeError):
+    """The dask scheduler or a worker cannot be reached, died, or runs another version."""
 
 
 class TrainingError(VCRError, ArithmeticError):
     """Training went astray: the loss is no longer a number."""
 
 
-class RanksError(VCRError, ConnectionError):
+class ProcessError(VCRError, ConnectionError):
     """Another of the processes that train together failed or cannot be reached."""
+
+
+# The names of the first release.
+ClusterError = DaskError
+RanksError = ProcessError
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> ConfigError:

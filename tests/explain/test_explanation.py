@@ -14,7 +14,7 @@ from tests.model.test_transformer import CONTENT, FEATURES, HOPS, NODES, SMALL, 
 from tests.support import naive
 from tests.support.runs import CONFIG, named_graph
 from vcr_graphormer import ConfigError, Graph, Run, VCRError
-from vcr_graphormer.explain.attributions import faithfulness, look
+from vcr_graphormer.explain.attributions import attribute, faithfulness
 from vcr_graphormer.explain.explanation import find_output
 from vcr_graphormer.model.config import READOUTS
 from vcr_graphormer.model.transformer import VCRGraphormer
@@ -30,7 +30,7 @@ def test_effects_equal_lists_without_the_token(readout: str) -> None:
     """A neighbour that is hidden is as one that was never there: the slow loop on the shorter list agrees."""
     inputs = make_inputs()
     model = make_model(replace(SMALL, readout=readout, kind_embedding=True))
-    found = look(model, inputs, np.arange(NODES), "classification", lists_at_once=40)
+    found = attribute(model, inputs, np.arange(NODES), "classification", lists_at_once=40)
     for node in range(NODES):
         whole = softmax(naive.transformer(model, inputs, node))
         column = int(whole.argmax())
@@ -49,14 +49,14 @@ def test_effects_equal_lists_without_the_token(readout: str) -> None:
 
 
 def test_attention_and_places() -> None:
-    found = look(make_model(), make_inputs(), np.arange(NODES), "classification", lists_at_once=1)
+    found = attribute(make_model(), make_inputs(), np.arange(NODES), "classification", lists_at_once=1)
     np.testing.assert_allclose(found.attention.sum(1), 1, atol=1e-5)
     assert (found.attention[~found.shown] == 0).all()
     assert found.kinds.tolist() == [0, 1, 1, 2, 2, 2, 3, 3]
     assert found.ids[2].tolist()[:3] == [2, -1, -1]
     assert found.scores[2, :3].tolist() == pytest.approx([1, 2 / 3, 1 / 3])
     model = make_model(replace(SMALL, layers=0))
-    no_layers = look(model, make_inputs(), np.arange(3), "classification", 100)
+    no_layers = attribute(model, make_inputs(), np.arange(3), "classification", 100)
     assert found.attends
     assert not no_layers.attends
     assert np.isnan(no_layers.attention).all()
@@ -69,22 +69,22 @@ def test_a_list_of_one_token(readout: str) -> None:
     alone = replace(inputs, hops=(), ids=(inputs.ids[0][:, :0],), scores=(inputs.scores[0][:, :0],), structure_tokens=0)
     torch.manual_seed(0)
     model = VCRGraphormer(replace(SMALL, readout=readout), FEATURES, 4, 0, 0).eval()
-    found = look(model, alone, np.arange(3), "classification", 10)
+    found = attribute(model, alone, np.arange(3), "classification", 10)
     assert found.effect.shape == (3, 1)
     assert np.isfinite(found.effect).all()
     with pytest.raises(ConfigError, match="there are no nodes to explain"):
-        look(model, alone, np.arange(0), "classification", 10)
+        attribute(model, alone, np.arange(0), "classification", 10)
 
 
 def test_another_output_and_other_tasks() -> None:
     model, inputs, nodes = make_model(), make_inputs(), np.arange(NODES)
-    first = look(model, inputs, nodes, "classification", 100, column=0)
+    first = attribute(model, inputs, nodes, "classification", 100, column=0)
     assert (first.column == 0).all()
-    many = look(model, inputs, nodes, "multilabel", 100)
+    many = attribute(model, inputs, nodes, "multilabel", 100)
     logits = model(inputs.batch(torch.arange(NODES))).detach()
     np.testing.assert_allclose(many.outputs, logits.sigmoid(), atol=1e-5)
     scale = (np.arange(4.0), np.full(4, 2.0))
-    values = look(model, inputs, nodes, "regression", 100, scale=scale)
+    values = attribute(model, inputs, nodes, "regression", 100, scale=scale)
     np.testing.assert_allclose(values.outputs, logits.numpy() * 2 + np.arange(4), atol=1e-4)
     assert (values.column == 0).all()
 
@@ -92,7 +92,7 @@ def test_another_output_and_other_tasks() -> None:
 def test_hiding_equals_hiding_one_after_the_other() -> None:
     """The curve by effect, first step: the mean of what is left without the token of largest effect."""
     model, inputs = make_model(), make_inputs()
-    found = look(model, inputs, np.arange(2, NODES), "classification", 100)
+    found = attribute(model, inputs, np.arange(2, NODES), "classification", 100)
     curves = faithfulness(model, inputs, found, "classification", 100, most=3)
     assert {name: len(curve) for name, curve in curves.items()} == {"effect": 4, "attention": 4, "random": 4}
     for curve in curves.values():
@@ -165,10 +165,10 @@ def test_the_rewiring_of_a_training_node_is_that_of_its_tokens(run: Run) -> None
 def test_low_precision_does_not_reach_explanations(graph: Graph, tmp_path: Path) -> None:
     config = replace(CONFIG, training=replace(CONFIG.training, precision="bfloat16"))
     run = vcr.train(graph, vcr.Split.random(graph.labels, seed=0), config, tmp_path / "run", device="cpu")
-    looked = run.look([3, 4])
+    looked = run.attributions([3, 4])
     exact = Run.open(run.path, "cpu")
     object.__setattr__(exact, "config", CONFIG)
-    np.testing.assert_allclose(looked.effect, exact.look([3, 4]).effect, atol=1e-7)
+    np.testing.assert_allclose(looked.effect, exact.attribute([3, 4]).effect, atol=1e-7)
 
 
 def test_what_cannot_be_explained(run: Run) -> None:
@@ -201,7 +201,7 @@ def test_effects_are_faithful_on_real_data(tmp_path: Path) -> None:
     config = replace(CONFIG, training=replace(CONFIG.training, epochs=15, learning_rate=0.003))
     run = vcr.train(graph, vcr.Split.random(graph.labels, seed=0), config, tmp_path / "run", device="cpu")
     assert run.metrics["test"] > 0.9
-    curves = run.faithfulness(run.look(run.split.test[:200]), most=5)
+    curves = run.faithfulness(run.attributions(run.split.test[:200]), most=5)
     for step in range(1, 6):
         assert curves["effect"][step] < curves["attention"][step] - 0.001
         assert curves["effect"][step] < curves["random"][step] - 0.001

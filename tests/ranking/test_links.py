@@ -14,7 +14,6 @@ from tests.support import graphs, naive
 from tests.support.dask_cluster import Here
 from tests.support.runs import all_bytes, list_graph
 from vcr_graphormer import ConfigError, Graph, StoreError, TokenConfig, tokenize
-from vcr_graphormer.ranking import links as likeness
 from vcr_graphormer.ranking.links import LinkRanker
 from vcr_graphormer.tokens import build as tokens
 from vcr_graphormer.tokens.resources import needed_disk, needed_memory
@@ -33,10 +32,10 @@ def test_equals_the_slow_twin(
     table = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     graph = Graph.from_edges(table, num_nodes, edge_weight=weight, directed=directed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(likeness, "MOST_LINKS", most)
+        patch.setattr(links, "MOST_LINKS", most)
         ranking = LinkRanker.prepare(graph).rank(k=num_nodes, threads=2)
     for source in range(num_nodes):
-        expected = naive.likeness(graph, source, most)
+        expected = naive.link_similarity(graph, source, most)
         found, scores = ranking.ids[source], ranking.scores[source]
         listed = found[found >= 0]
         assert set(listed) == {node for node, value in enumerate(expected) if value > 0 and node != source}

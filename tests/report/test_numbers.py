@@ -18,7 +18,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_kinds_equal_a_loop(run: Run) -> None:
-    looked = run.look(np.arange(40))
+    looked = run.attributions(np.arange(40))
     for row in by_kind(looked):
         number = KINDS_OF_TOKEN.index(row["kind"])
         effects = [

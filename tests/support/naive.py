@@ -246,7 +246,7 @@ def join_neighbours(graph: Graph, largest: int, passes: int) -> list[int]:
     return label
 
 
-def likeness(graph: Graph, source: int, most: int) -> list[float]:
+def link_similarity(graph: Graph, source: int, most: int) -> list[float]:
     """Cosine of the source's row of the adjacency matrix with all rows; columns of more than `most` entries are out."""
     rows = [dict[int, float]() for _ in range(graph.num_nodes)]
     for place, (u, v) in enumerate(arcs(graph)):

@@ -16,7 +16,7 @@ import torch
 from vcr_graphormer import (
     Graph,
     ModelConfig,
-    RanksError,
+    ProcessError,
     Split,
     TokenConfig,
     TrainConfig,
@@ -28,7 +28,7 @@ from vcr_graphormer import (
 from vcr_graphormer.errors import ConfigError
 from vcr_graphormer.model.batches import Inputs
 from vcr_graphormer.training.objective import count_known
-from vcr_graphormer.training.processes import Ranks
+from vcr_graphormer.training.processes import Processes
 from vcr_graphormer.training.trainer import Examples, Trainer
 
 ROOT = Path(__file__).parent.parent.parent
@@ -87,7 +87,7 @@ def with_task(graph: Graph, task: str) -> Graph:
 def make_trainer(
     folder: Path,
     case: str,
-    ranks: Ranks,
+    processes: Processes,
     run: Path | None = None,
     streamed: bool = False,
     model: ModelConfig = MODEL,
@@ -102,26 +102,26 @@ def make_trainer(
     training = replace(TRAINING, micro_batch=3 if case == "parts" else 0)
     if case == "bfloat16":
         training = replace(training, precision="bfloat16")
-    torch.manual_seed(100 + ranks.rank)  # other weights everywhere: those of the first process must win
+    torch.manual_seed(100 + processes.rank)  # other weights everywhere: those of the first process must win
     made = VCRGraphormer(model, graph.num_features, 1 if case == "regression" else 3, 2, 3)
     labels = np.asarray(graph.labels)
     seen, judged = (Examples(part, labels[part]) for part in (split.train, split.val))
-    return Trainer(made, inputs, seen, judged, graph.task, training, folder=run, ranks=ranks)
+    return Trainer(made, inputs, seen, judged, graph.task, training, folder=run, processes=processes)
 
 
-def gradients(folder: Path, case: str, ranks: Ranks) -> dict[str, Any]:
+def gradients(folder: Path, case: str, processes: Processes) -> dict[str, Any]:
     """The gradient of one step and its loss; alone it is the reference."""
-    trainer = make_trainer(folder, case, ranks)
+    trainer = make_trainer(folder, case, processes)
     trainer.config = replace(trainer.config, gradient_clip=0.0)
     whole = trainer.labels[: CASES[case]]
-    share = ranks.share(len(whole))
+    share = processes.share(len(whole))
     trainer.worker.train()
     batch = trainer.inputs.batch(trainer.nodes[: CASES[case]][share])
     loss = trainer.take_step(batch, whole[share], count_known(whole, trainer.task))
     found = {name: value.grad for name, value in trainer.model.named_parameters()}
     assert all(value is not None for value in found.values())
     return {f"{case}/{name}": value.numpy() for name, value in found.items() if value is not None} | {
-        f"{case}/loss": float(ranks.sum(loss[None])[0])
+        f"{case}/loss": float(processes.sum(loss[None])[0])
     }
 
 
@@ -141,64 +141,68 @@ class Record:
         Inputs.batch = batch  # type: ignore[method-assign, assignment]
 
 
-def try_tools(ranks: Ranks) -> dict[str, Any]:
-    """What each function of `Ranks` gives in this process."""
-    found: dict[str, Any] = {"rank": ranks.rank, "size": ranks.size}
-    found["agree"] = ranks.agree(lambda: f"of {ranks.rank}")
-    found["first"] = ranks.first(lambda: f"of {ranks.rank}")
-    found["gather"] = ranks.gather(ranks.rank * 2)
-    found["any"] = [ranks.any(False), ranks.any(ranks.rank == 1), ranks.any(True)]
-    found["sum"] = ranks.sum(torch.tensor([1.0, float(ranks.rank)])).tolist()
+def try_tools(processes: Processes) -> dict[str, Any]:
+    """What each function of `Processes` gives in this process."""
+    found: dict[str, Any] = {"rank": processes.rank, "size": processes.size}
+    found["agree"] = processes.agree(lambda: f"of {processes.rank}")
+    found["first"] = processes.first(lambda: f"of {processes.rank}")
+    found["gather"] = processes.gather(processes.rank * 2)
+    found["any"] = [processes.any(False), processes.any(processes.rank == 1), processes.any(True)]
+    found["sum"] = processes.sum(torch.tensor([1.0, float(processes.rank)])).tolist()
     for count in (1, 7):
         rows = np.arange(count * 2, dtype=np.float32).reshape(count, 2)
-        found[f"collect {count}"] = ranks.collect(rows[ranks.share(count)], count).tolist()
-    ranks.seed(0, 3)
+        found[f"collect {count}"] = processes.collect(rows[processes.share(count)], count).tolist()
+    processes.seed(0, 3)
     drawn = torch.rand(3).tolist()
-    ranks.seed(0, 3)
+    processes.seed(0, 3)
     found["drawn"], found["again"] = drawn, torch.rand(3).tolist()
 
     def fail() -> None:
         raise ConfigError("no such thing")
 
     try:
-        ranks.first(fail)
+        processes.first(fail)
     except ConfigError as error:
         found["failure"] = f"own: {error}"
-    except RanksError as error:
+    except ProcessError as error:
         found["failure"] = f"told: {error}"
-    found["device"] = ranks.device("cpu")
+    found["device"] = processes.device("cpu")
     return found
 
 
 def try_all(folder: Path) -> None:
     """Everything that one start of the processes can show; a file per process."""
-    ranks = Ranks.join()
-    assert Ranks.join().group is ranks.group
-    found: dict[str, Any] = {"tools": try_tools(ranks)}
+    processes = Processes.join()
+    assert Processes.join().group is processes.group
+    found: dict[str, Any] = {"tools": try_tools(processes)}
     arrays: dict[str, Any] = {}
     for case in CASES:
-        arrays |= gradients(folder, case, ranks)
-    trainer = make_trainer(folder, "classification", ranks)
+        arrays |= gradients(folder, case, processes)
+    trainer = make_trainer(folder, "classification", processes)
     record = Record(trainer)
     trainer.fit()
     found["rows"] = record.rows
     found["history"] = trainer.history
-    streamed = make_trainer(folder, "classification", ranks, streamed=True)
+    streamed = make_trainer(folder, "classification", processes, streamed=True)
     streamed.fit()
     found["streamed"] = streamed.history
     # The checkpoint is of epoch 3: resumed from it, epoch 4 is run again.
-    ranks.first((folder / "run").mkdir)
+    processes.first((folder / "run").mkdir)
     for name in ("whole", "resumed"):
         again = make_trainer(
-            folder, "classification", ranks, folder / "run", model=replace(MODEL, dropout=0.3, attention_dropout=0.3)
+            folder,
+            "classification",
+            processes,
+            folder / "run",
+            model=replace(MODEL, dropout=0.3, attention_dropout=0.3),
         )
         if name == "resumed":
             again.restore()
             assert again.epoch == 3
         again.fit()
         found[name] = again.history
-    np.savez(folder / f"rank-{ranks.rank}.npz", **arrays)
-    (folder / f"rank-{ranks.rank}.json").write_text(json.dumps(found))
+    np.savez(folder / f"rank-{processes.rank}.npz", **arrays)
+    (folder / f"rank-{processes.rank}.json").write_text(json.dumps(found))
 
 
 def command(victim: str, what: str, epoch: str, arguments: list[str]) -> None:
@@ -210,7 +214,7 @@ def command(victim: str, what: str, epoch: str, arguments: list[str]) -> None:
     def run_epoch(trainer: Trainer) -> dict[str, float]:
         row = original(trainer)
         first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
-        if first and trainer.ranks.rank == int(victim) and trainer.epoch == int(epoch):
+        if first and trainer.processes.rank == int(victim) and trainer.epoch == int(epoch):
             os.kill(os.getppid() if what == "SIGINT" else os.getpid(), getattr(signal, what))
         return row
 

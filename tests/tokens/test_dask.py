@@ -12,7 +12,7 @@ from tests.support.command import run
 from tests.support.dask_cluster import Cluster
 from tests.support.runs import all_bytes, list_graph
 from tests.tokens.test_shards import CONFIG
-from vcr_graphormer import ClusterError, ConfigError, Graph, Split, TokenStore, tokenize
+from vcr_graphormer import ConfigError, DaskError, Graph, Split, TokenStore, tokenize
 from vcr_graphormer.tokens import build as tokens
 from vcr_graphormer.tokens import dask as cluster
 from vcr_graphormer.tokens.dask import connect
@@ -57,9 +57,7 @@ def test_the_same_bytes_and_a_second_attempt_is_a_new_one(
         executor = client.get_executor()
         # While `info` keeps the failed tasks alive dask would answer equal ones with the same failure.
         saved.rename(tmp_path / "hidden")
-        with pytest.raises(
-            ClusterError, match="does not see .*graph: graph and store must lie on a filesystem"
-        ) as info:
+        with pytest.raises(DaskError, match="does not see .*graph: graph and store must lie on a filesystem") as info:
             tokenize(opened, train, CONFIG, tmp_path / "t", executor=executor)
         (tmp_path / "hidden").rename(saved)
         assert all_bytes(tokenize(opened, train, CONFIG, tmp_path / "t", executor=executor)) == local
@@ -112,7 +110,7 @@ def test_a_lost_scheduler_is_told_and_the_store_resumes(
                 started.scheduler.send_signal(end)
                 started.scheduler.wait()
 
-        with pytest.raises(ClusterError) as info, connect(started.address) as executor:
+        with pytest.raises(DaskError) as info, connect(started.address) as executor:
             tokenize(graph, train, CONFIG, tmp_path / "t", progress=kill, executor=executor)
     assert str(info.value).startswith(f"the scheduler at {started.address} was lost: the ranking was cancelled: ")
     assert "and the same command resumes with them" in str(info.value)
@@ -136,7 +134,7 @@ def test_a_scheduler_lost_before_the_first_shard(
                 started.scheduler.wait()
 
         monkeypatch.setattr(cluster, "SECONDS_TO_ANSWER", 5)
-        with pytest.raises(ClusterError, match="was lost: .* 0 of 12 shards"), connect(started.address) as executor:
+        with pytest.raises(DaskError, match="was lost: .* 0 of 12 shards"), connect(started.address) as executor:
             tokenize(graph, train, CONFIG, tmp_path / "t", progress=kill, executor=executor)
 
 
@@ -145,13 +143,13 @@ def test_workers_of_another_version_are_refused(graph: Graph, train: np.ndarray,
     preload.write_text("import vcr_graphormer\nvcr_graphormer.__version__ = '0.0.1'\n")
     with Cluster(tmp_path / "cluster", workers=1, worker=preload) as started:
         with (
-            pytest.raises(ClusterError, match=r"the worker tcp://.* has vcr-graphormer 0\.0\.1, this is "),
+            pytest.raises(DaskError, match=r"the worker tcp://.* has vcr-graphormer 0\.0\.1, this is "),
             connect(started.address),
         ):
             pytest.fail("connected")
         # One that comes later is refused by its first shard, before it writes anything.
         with distributed.Client(started.address, timeout=200, set_as_default=False) as client:
-            with pytest.raises(ClusterError, match=r"failed: the worker on .* has vcr-graphormer 0\.0\.1, the job was"):
+            with pytest.raises(DaskError, match=r"failed: the worker on .* has vcr-graphormer 0\.0\.1, the job was"):
                 tokenize(graph, train, CONFIG, tmp_path / "t", executor=client.get_executor())
             assert not list((tmp_path / "t" / "parts").glob("*.npz"))
 
@@ -162,7 +160,7 @@ def test_who_lacks_the_package_is_noticed_before_the_work(who: str, tmp_path: Pa
     preload.write_text("import sys\nsys.modules['vcr_graphormer.tokens.dask'] = None\n")
     with (
         Cluster(tmp_path / "cluster", workers=1, **{who: preload}) as started,
-        pytest.raises(ClusterError, match=rf"the {who} .*tcp://.* cannot load vcr-graphormer: .*vcr_graphormer"),
+        pytest.raises(DaskError, match=rf"the {who} .*tcp://.* cannot load vcr-graphormer: .*vcr_graphormer"),
         connect(started.address),
     ):
         pytest.fail("connected")

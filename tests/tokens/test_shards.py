@@ -20,8 +20,8 @@ import pytest
 from tests.support.dask_cluster import Here
 from tests.support.runs import all_bytes, list_graph
 from vcr_graphormer import (
-    ClusterError,
     ConfigError,
+    DaskError,
     Graph,
     Ranker,
     Split,
@@ -148,7 +148,7 @@ def test_what_was_saved_serves_again(graph: Graph, train: np.ndarray, local: dic
     """After a cluster is lost threads go on with its vectors, and make new ones only where these are damaged."""
     for damage in (False, True):
         folder = tmp_path / str(damage)
-        with pytest.raises(ClusterError):
+        with pytest.raises(DaskError):
             tokenize(graph, train, CONFIG, folder, executor=Broken(2))
         if damage:
             file = folder / "parts" / "structure-ranker" / "values.npy"
@@ -196,7 +196,7 @@ class Cancelling(Here):
 def test_a_lost_pool(
     executor: Callable[[], Executor], message: str, graph: Graph, train: np.ndarray, tmp_path: Path
 ) -> None:
-    with pytest.raises(ClusterError, match=message):
+    with pytest.raises(DaskError, match=message):
         tokenize(graph, train, CONFIG, tmp_path / "t", executor=executor())
 
 
@@ -223,9 +223,9 @@ def ready(graph: Graph, tmp_path: Path) -> tuple[Shard, SavedRanker]:
 
 def test_refusals_of_a_worker(graph: Graph, tmp_path: Path) -> None:
     shard, ranker = ready(graph, tmp_path)
-    with pytest.raises(ClusterError, match=r"the worker on .* has vcr-graphormer .*, the job was started by 0\.0\.1"):
+    with pytest.raises(DaskError, match=r"the worker on .* has vcr-graphormer .*, the job was started by 0\.0\.1"):
         rank_shard(shard, replace(ranker, version="0.0.1"))
-    with pytest.raises(ClusterError, match=r"does not see .*elsewhere: graph and store must lie on a filesystem"):
+    with pytest.raises(DaskError, match=r"does not see .*elsewhere: graph and store must lie on a filesystem"):
         rank_shard(shard, replace(ranker, graph=tmp_path / "elsewhere"))
     assert not list((tmp_path / "parts").iterdir())
     assert rank_shard(shard, ranker) > 0
@@ -249,7 +249,7 @@ def test_a_file_that_only_the_worker_sees(
             return future
 
     monkeypatch.setattr(shards, "SECONDS_UNTIL_SEEN", 0.0)
-    with pytest.raises(ClusterError, match=r"a worker has written .*\.npz, but it is not to be seen here"):
+    with pytest.raises(DaskError, match=r"a worker has written .*\.npz, but it is not to be seen here"):
         tokenize(graph, train, CONFIG, tmp_path / "t", executor=Apart())
 
 

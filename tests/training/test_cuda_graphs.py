@@ -9,7 +9,7 @@ import torch
 
 from vcr_graphormer import ModelConfig, Split, TokenConfig, TrainConfig, VCRGraphormer, generate, make_inputs, tokenize
 from vcr_graphormer.training.cuda_graphs import CapturedStep
-from vcr_graphormer.training.processes import Ranks
+from vcr_graphormer.training.processes import Processes
 from vcr_graphormer.training.trainer import Examples, Trainer
 
 
@@ -60,7 +60,7 @@ def test_with_several_processes_nothing_is_recorded(tmp_path: Path) -> None:
     trainer.steps_taken = CapturedStep.WARM_UP
     trainer.inputs = replace(trainer.inputs, device=torch.device("cuda"))  # nothing is computed there
     assert CapturedStep.possible(trainer, trainer.nodes[:100])
-    trainer.ranks = Ranks(0, 2)
+    trainer.processes = Processes(0, 2)
     assert not CapturedStep.possible(trainer, trainer.nodes[:100])
 
 

@@ -15,8 +15,8 @@ from torch.distributed import HashStore, TCPStore  # type: ignore[attr-defined]
 import vcr_graphormer as vcr
 from tests.support.command import run as run_command
 from tests.support.together import CASES, begin, finish, gradients, make_trainer, small_graph, torchrun
-from vcr_graphormer import ConfigError, RanksError, Run, Split
-from vcr_graphormer.training.processes import Ranks, agent_name, meet
+from vcr_graphormer import ConfigError, ProcessError, Run, Split
+from vcr_graphormer.training.processes import Processes, agent_name, meet
 
 THREE = 3
 # Gradients of shares are summed in another order than in one process. Over a few epochs that leaves 1e-6 of a loss.
@@ -27,7 +27,7 @@ SAME = 1e-5
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what each of three processes saw."""
     folder = tmp_path_factory.mktemp("shown")
-    make_trainer(folder, "classification", Ranks())  # token lists, once
+    make_trainer(folder, "classification", Processes())  # token lists, once
     torchrun("tests.support.together", "all", str(folder), options=("--standalone", "--nproc-per-node", str(THREE)))
     return folder
 
@@ -38,7 +38,7 @@ def seen(shown: Path) -> list[dict[str, Any]]:
 
 
 def test_alone_everything_is_the_identity() -> None:
-    alone = Ranks.join()
+    alone = Processes.join()
     assert (alone.rank, alone.size, alone.is_first, alone.group) == (0, 1, True, None)
     assert alone.share(7) == slice(0, 7)
     assert alone.any(True)
@@ -60,7 +60,7 @@ def test_alone_everything_is_the_identity() -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 64])
 def test_shares_are_consecutive_and_complete(size: int, count: int) -> None:
-    shares = [list(range(count))[Ranks(rank, size).share(count)] for rank in range(size)]
+    shares = [list(range(count))[Processes(rank, size).share(count)] for rank in range(size)]
     assert [item for share in shares for item in share] == list(range(count))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
@@ -69,11 +69,11 @@ def test_a_variable_of_another_program_is_no_meeting(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setenv("RANK", "1")
     monkeypatch.delenv("MASTER_ADDR", raising=False)
-    assert Ranks.join().size == 1
+    assert Processes.join().size == 1
     monkeypatch.setenv("WORLD_SIZE", "1")  # torchrun --nproc-per-node 1
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "1")
-    assert Ranks.join().size == 1
+    assert Processes.join().size == 1
 
 
 def test_an_agent_has_one_name_in_all_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,11 +102,11 @@ def test_a_meeting_in_a_store_where_others_met_before() -> None:
 
 def test_a_lost_process_is_one_readable_error() -> None:
     message = "another process of this training ended.*--max-restarts.*--resume"
-    with pytest.raises(RanksError, match=message), Ranks(0, 2).guarded():
+    with pytest.raises(ProcessError, match=message), Processes(0, 2).guarded():
         raise RuntimeError("[gloo/transport/tcp/pair.cc:537] Read error: Connection reset by peer")
-    with pytest.raises(RuntimeError, match="shape"), Ranks(0, 2).guarded():
+    with pytest.raises(RuntimeError, match="shape"), Processes(0, 2).guarded():
         raise RuntimeError("shape mismatch")
-    with pytest.raises(ConfigError), Ranks(0, 2).guarded():
+    with pytest.raises(ConfigError), Processes(0, 2).guarded():
         raise ConfigError("ours")
 
 
@@ -115,8 +115,8 @@ def test_more_processes_than_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     taken: list[Any] = []
     monkeypatch.setattr(torch.cuda, "set_device", taken.append)
-    monkeypatch.setattr(Ranks, "first", lambda ranks, work: work())
-    assert [Ranks(5, 8, 1).device(name) for name in ("auto", "cuda", "cuda:0", "cpu")] == [
+    monkeypatch.setattr(Processes, "first", lambda processes, work: work())
+    assert [Processes(5, 8, 1).device(name) for name in ("auto", "cuda", "cuda:0", "cpu")] == [
         "cuda:1",
         "cuda:1",
         "cuda:0",
@@ -124,7 +124,7 @@ def test_more_processes_than_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     assert [str(device) for device in taken] == ["cuda:1", "cuda:1", "cuda:0"]
     with pytest.raises(ConfigError, match="no GPU of its own, there are 2: .* --nproc-per-node 2, or use --device cpu"):
-        Ranks(6, 8, 2).device("auto")
+        Processes(6, 8, 2).device("auto")
 
 
 def test_what_processes_tell_each_other(seen: list[dict[str, Any]]) -> None:
@@ -146,7 +146,7 @@ def test_what_processes_tell_each_other(seen: list[dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_gradient_is_that_of_one_process(shown: Path, case: str) -> None:
-    alone = gradients(shown, case, Ranks())
+    alone = gradients(shown, case, Processes())
     rtol, atol = (0.05, 2e-3) if case == "bfloat16" else (1e-4, 1e-6)
     for rank in range(THREE):
         found = np.load(shown / f"rank-{rank}.npz")
@@ -167,7 +167,7 @@ def test_each_nodes_tokens_are_read_by_one_process(seen: list[dict[str, Any]]) -
 
 @pytest.mark.parametrize("name", ["history", "streamed"])
 def test_the_curve_is_that_of_one_process(shown: Path, seen: list[dict[str, Any]], name: str) -> None:
-    alone = make_trainer(shown, "classification", Ranks(), streamed=name == "streamed")
+    alone = make_trainer(shown, "classification", Processes(), streamed=name == "streamed")
     alone.fit()
     for row in seen:
         for key in ("loss", "val_loss", "val"):
@@ -301,10 +301,10 @@ def test_what_the_first_process_refuses_is_said_once_and_ends_all(two: tuple[Run
 def test_several_seeds_are_refused_under_torchrun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from vcr_graphormer.runs.seeds import train_seeds
 
-    monkeypatch.setattr(Ranks, "join", classmethod(lambda cls: cls(0, 2)))
+    monkeypatch.setattr(Processes, "join", classmethod(lambda cls: cls(0, 2)))
     with pytest.raises(ConfigError, match="one after another in one process, not under torchrun"):
         train_seeds(vcr.Config(), 3, tmp_path / "runs", "cpu")
-    monkeypatch.setattr(Ranks, "agree", lambda ranks, work: work())
+    monkeypatch.setattr(Processes, "agree", lambda processes, work: work())
     text = run_command("train", "--seeds", "3", "--out", str(tmp_path / "runs"), code=1)
     assert "under torchrun leave it out and give each seed a command of its own" in text
     assert not (tmp_path / "runs").exists()

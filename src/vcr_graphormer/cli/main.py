@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .. import __version__
-from ..errors import RanksError, StoreError, VCRError
+from ..errors import ProcessError, StoreError, VCRError
 from .explain import explain, report
 from .options import ConfigFile, DataRoot, DatasetName, Scheduler, Settings, Threads, Variant, read_config, say_error
 from .train import embed, evaluate, predict, show_progress, train
@@ -49,7 +49,7 @@ def _tell(error: VCRError) -> None:
     rank = int(os.environ.get("RANK", "0")) if "TORCHELASTIC_RUN_ID" in os.environ else 0
     if rank == 0:
         say_error(str(error))
-    elif not isinstance(error, RanksError):
+    elif not isinstance(error, ProcessError):
         say_error(f"process {rank}: {error}")
     else:
         time.sleep(1)  # were this process the first to end, torchrun would end rank 0 before it has spoken

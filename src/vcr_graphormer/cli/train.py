@@ -70,7 +70,7 @@ def train(
     from ..runs.launch import resume as resume_run
     from ..runs.run import Run
     from ..runs.seeds import load_labelled
-    from ..training.processes import Ranks
+    from ..training.processes import Processes
     from .console import print_history
 
     def choose() -> tuple[Path, Config]:
@@ -84,7 +84,7 @@ def train(
         chosen = read_config(config, override, variant, dataset=dataset, root=data)
         if seeds is not None and (tokens is not None or tensorboard):
             raise ConfigError("--tokens and --tensorboard are for one run: leave them out with --seeds")
-        if seeds is not None and ranks.size > 1:
+        if seeds is not None and processes.size > 1:
             raise ConfigError(
                 "--seeds trains one seed after another in one process: under torchrun leave it out and give each seed "
                 "a command of its own (--set training.seed=N --set data.seed=N --out RUN-N)"
@@ -96,9 +96,9 @@ def train(
         typer.echo(repr(graph))
         return graph, split
 
-    ranks = Ranks.join()
-    with ranks.guarded():
-        folder, chosen = ranks.agree(choose)
+    processes = Processes.join()
+    with processes.guarded():
+        folder, chosen = processes.agree(choose)
     if seeds is not None:
         _train_seeds(chosen, seeds, folder, device, force, threads)
         return
@@ -112,10 +112,10 @@ def train(
     except KeyboardInterrupt:
         begun = (folder / "config.toml").is_file()
         way = f"; continue with: vcr-graphormer train --resume {shlex.quote(str(folder))}" if begun else ""
-        if ranks.is_first:
+        if processes.is_first:
             say_error(f"stopped{way}")
         raise typer.Exit(130) from None
-    if ranks.is_first:
+    if processes.is_first:
         print_history(run)
         typer.echo(f"the run lies in {run.path}")
         typer.echo(f"next: vcr-graphormer predict {run.path} --out predictions.csv")

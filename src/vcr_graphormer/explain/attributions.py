@@ -22,7 +22,7 @@ KINDS_OF_TOKEN = ("self", "hop", "structure", "content")
 
 
 @dataclass(frozen=True, eq=False)
-class Looked:
+class Attributions:
     """What the model saw in the token lists of some nodes. S tokens each; padding is not shown.
 
     Attributes
@@ -76,7 +76,7 @@ class Looked:
         return np.take_along_axis(self.outputs, self.column[:, None], 1)[:, 0]
 
 
-def look(
+def attribute(
     model: VCRGraphormer,
     inputs: Inputs,
     nodes: NDArray[np.int64],
@@ -86,7 +86,7 @@ def look(
     scale: tuple[Any, Any] | None = None,
     structure_supers: int = 0,
     progress: Progress | None = None,
-) -> Looked:
+) -> Attributions:
     """Read the token lists of some nodes once whole, and once without each token.
 
     Parameters
@@ -132,7 +132,7 @@ def look(
     ids, scores = _ids_and_scores(inputs, nodes)
     kinds = kinds_of_tokens(inputs)
     ids[(ids >= inputs.num_nodes) & (kinds == 3)] -= structure_supers
-    return Looked(nodes=nodes, ids=ids, scores=scores, kinds=kinds, **arrays)
+    return Attributions(nodes=nodes, ids=ids, scores=scores, kinds=kinds, **arrays)
 
 
 def _token_lists(
@@ -195,7 +195,7 @@ def _ids_and_scores(inputs: Inputs, nodes: NDArray[np.int64]) -> tuple[NDArray[n
 def faithfulness(
     model: VCRGraphormer,
     inputs: Inputs,
-    looked: Looked,
+    attributions: Attributions,
     task: Task,
     lists_at_once: int,
     most: int = 8,
@@ -209,26 +209,26 @@ def faithfulness(
     this is not true by definition beyond the first token.
     """
     random = np.random.default_rng(seed)
-    orders = {"effect": looked.effect}
-    if looked.attends:
-        orders["attention"] = looked.attention
-    orders["random"] = random.random(looked.effect.shape, dtype=np.float32)
-    steps = np.arange(min(most, looked.effect.shape[1] - 1) + 1)
+    orders = {"effect": attributions.effect}
+    if attributions.attends:
+        orders["attention"] = attributions.attention
+    orders["random"] = random.random(attributions.effect.shape, dtype=np.float32)
+    steps = np.arange(min(most, attributions.effect.shape[1] - 1) + 1)
     sums = {name: np.zeros(len(steps)) for name in orders}
     size = max(1, lists_at_once // len(steps))
     advice = memory_advice(size, inputs.num_tokens, model.config.hidden_channels)
     with torch.no_grad(), within_memory(inputs.device, advice):
         place = 0
-        for tokens, mask, nodes in _token_lists(model, inputs, looked.nodes, size):
+        for tokens, mask, nodes in _token_lists(model, inputs, attributions.nodes, size):
             rows = slice(place, place + len(nodes))
             place += len(nodes)
             shown = torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device) if mask is None else mask
-            chosen = torch.from_numpy(looked.column[rows]).to(tokens.device)[:, None, None]
+            chosen = torch.from_numpy(attributions.column[rows]).to(tokens.device)[:, None, None]
             for name, values in orders.items():
                 ranks = np.full(values[rows].shape, len(steps))
-                eligible = np.where(looked.shown[rows], values[rows], -np.inf)[:, 1:]
+                eligible = np.where(attributions.shown[rows], values[rows], -np.inf)[:, 1:]
                 ranks[:, 1:] = np.argsort(np.argsort(-eligible, axis=1, kind="stable"), axis=1, kind="stable")
                 kept = torch.from_numpy(ranks[:, None] >= steps[:, None]).to(tokens.device)  # (batch, steps, tokens)
                 outputs = _masked_outputs(model, tokens, kept & shown[:, None], task, scale)
                 sums[name] += outputs.gather(2, chosen.expand(-1, len(steps), 1))[..., 0].double().sum(0).cpu().numpy()
-    return {name: (total / max(1, len(looked.nodes))).tolist() for name, total in sums.items()}
+    return {name: (total / max(1, len(attributions.nodes))).tolist() for name, total in sums.items()}

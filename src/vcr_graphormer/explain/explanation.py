@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..data.contract import Task
 from ..data.graph import Graph
 from ..errors import unknown_name
-from .attributions import KINDS_OF_TOKEN, Looked
+from .attributions import KINDS_OF_TOKEN, Attributions
 from .distances import hop_distances
 
 
@@ -49,15 +49,15 @@ class Explanation:
         return asdict(self)
 
 
-def describe(graph: Graph, looked: Looked, row: int, train: NDArray[np.int64], task: Task) -> Explanation:
-    """One row of what was looked at in words: names, distances, training labels."""
-    node = int(looked.nodes[row])
-    distances = hop_distances(graph, looked.nodes[row : row + 1], looked.ids[row : row + 1])[0]
-    is_train = np.isin(looked.ids[row], train)
-    attends = looked.attends
+def describe(graph: Graph, attributions: Attributions, row: int, train: NDArray[np.int64], task: Task) -> Explanation:
+    """One row of what was attributions at in words: names, distances, training labels."""
+    node = int(attributions.nodes[row])
+    distances = hop_distances(graph, attributions.nodes[row : row + 1], attributions.ids[row : row + 1])[0]
+    is_train = np.isin(attributions.ids[row], train)
+    attends = attributions.attends
     tokens = []
-    for place in np.flatnonzero(looked.shown[row]):
-        kind, token = int(looked.kinds[place]), int(looked.ids[row, place])
+    for place in np.flatnonzero(attributions.shown[row]):
+        kind, token = int(attributions.kinds[place]), int(attributions.ids[row, place])
         is_node = 0 <= token < graph.num_nodes
         tokens.append(
             Token(
@@ -66,18 +66,18 @@ def describe(graph: Graph, looked: Looked, row: int, train: NDArray[np.int64], t
                 node=token if is_node else None,
                 name=_name(graph, token) if is_node else None,
                 super_node=token - graph.num_nodes if token >= graph.num_nodes else None,
-                score=float(looked.scores[row, place]),
+                score=float(attributions.scores[row, place]),
                 distance=int(place) if kind == 1 else int(distances[place]) if distances[place] >= 0 else None,
                 # The target's own label is no input of its own prediction and is not shown as one.
                 label=label_text(graph, token) if is_node and is_train[place] and place > 0 else None,
-                attention=float(looked.attention[row, place]) if attends else None,
-                readout=float(looked.readout[row, place]),
-                effect=float(looked.effect[row, place]),
+                attention=float(attributions.attention[row, place]) if attends else None,
+                readout=float(attributions.readout[row, place]),
+                effect=float(attributions.effect[row, place]),
             )
         )
-    names = output_names(graph, looked.outputs.shape[1])
-    outputs = {name: float(value) for name, value in zip(names, looked.outputs[row], strict=True)}
-    explained = names[int(looked.column[row])]
+    names = output_names(graph, attributions.outputs.shape[1])
+    outputs = {name: float(value) for name, value in zip(names, attributions.outputs[row], strict=True)}
+    explained = names[int(attributions.column[row])]
     return Explanation(node, _name(graph, node), task, outputs, explained, label_text(graph, node), tuple(tokens))
 
 

@@ -30,7 +30,7 @@ class Batch:
     place : [B, 1 + k]
         Where the features of the node and of its neighbours lie in `rows`; super nodes follow the rows. 0 for padding.
     scores : [B, S]
-        The scalar weight of each token: 1, (L-l+1) / (1+…+L), PageRank scores or likeness of links.
+        The scalar weight of each token: 1, (L-l+1) / (1+…+L), PageRank scores or link similarity.
     mask : [B, S] or None
         False for padding. None: there is none.
     hops : L matrices [B, d]

@@ -27,15 +27,15 @@ MOST_LINKS = 4096
 FORMAT_VERSION = 1
 
 
-KIND = "likeness"
+KIND = "likeness"  # the name of the format, as the first release wrote it
 
 
 @dataclass(frozen=True, eq=False)
 class LinkRanker:
     """A graph made ready to find, for any node, those whose links are most like its own.
 
-    The likeness of u and v is Σ A(u, w) A(v, w) / (|A(u, :)| |A(v, :)|) over the nodes w that at most `MOST_LINKS` link
-    to: 1 where both link to the same nodes. In a directed graph links are those that leave a node.
+    The similarity of u and v is Σ A(u, w) A(v, w) / (|A(u, :)| |A(v, :)|) over the nodes w that at most
+    `MOST_LINKS` nodes link to: 1 where both link to the same nodes. In a directed graph links are those that leave a node.
 
     Attributes
     ----------

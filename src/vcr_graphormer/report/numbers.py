@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..base.files import read_json
 from ..base.jobs import Progress
 from ..data.metrics import decide
-from ..explain.attributions import KINDS_OF_TOKEN, Looked
+from ..explain.attributions import KINDS_OF_TOKEN, Attributions
 from ..explain.criteria import COLUMNS, measure_criteria, same_label_neighbours
 from ..explain.explanation import output_names
 from ..explain.rewiring import Transfer, estimate_transfer, stored_connections
@@ -39,17 +39,18 @@ def sample(nodes: NDArray[np.int64], count: int, random: np.random.Generator) ->
 def summarize(run: Run, count: int, progress: Progress | None = None) -> dict[str, Any]:
     """Effect and attention by kind of token, in all and by class and degree, over a sample of nodes."""
     nodes = sample(np.arange(run.graph.num_nodes), count, np.random.default_rng(0))
-    looked = run.look(nodes, progress=progress)
-    return {"nodes": len(nodes), "kinds": by_kind(looked), "effects": effects(run, looked)}
+    attributions = run.attributions(nodes, progress=progress)
+    return {"nodes": len(nodes), "kinds": by_kind(attributions), "effects": effects(run, attributions)}
 
 
-def by_kind(looked: Looked) -> list[dict[str, Any]]:
+def by_kind(attributions: Attributions) -> list[dict[str, Any]]:
     """Tokens per list, share of attention and mean absolute effect of each kind of token."""
-    everyone = np.ones(len(looked.nodes), dtype=np.bool_)
+    everyone = np.ones(len(attributions.nodes), dtype=np.bool_)
     counts = {
-        kind: float(looked.shown[:, looked.kinds == place].sum(1).mean()) for place, kind in enumerate(KINDS_OF_TOKEN)
+        kind: float(attributions.shown[:, attributions.kinds == place].sum(1).mean())
+        for place, kind in enumerate(KINDS_OF_TOKEN)
     }
-    found = _averages(looked, everyone)
+    found = _averages(attributions, everyone)
     return [
         {"kind": kind, "tokens": counts[kind], "attention": found["attention"].get(kind), "effect": found[kind]}
         for kind in KINDS_OF_TOKEN
@@ -57,29 +58,29 @@ def by_kind(looked: Looked) -> list[dict[str, Any]]:
     ]
 
 
-def effects(run: Run, looked: Looked) -> dict[str, list[dict[str, Any]]]:
+def effects(run: Run, attributions: Attributions) -> dict[str, list[dict[str, Any]]]:
     """Mean absolute effect and share of attention by kind, for each explained class and each range of degrees."""
-    degrees = np.asarray(run.graph.degrees)[looked.nodes]
+    degrees = np.asarray(run.graph.degrees)[attributions.nodes]
     groups = {
-        "class": [(name, looked.column == number) for number, name in enumerate(class_names(run))],
+        "class": [(name, attributions.column == number) for number, name in enumerate(class_names(run))],
         "degree": degree_groups(degrees),
     }
     return {
-        by: [{"name": name} | _averages(looked, chosen) for name, chosen in parts if chosen.any()]
+        by: [{"name": name} | _averages(attributions, chosen) for name, chosen in parts if chosen.any()]
         for by, parts in groups.items()
     }
 
 
-def _averages(looked: Looked, rows: NDArray[np.bool_]) -> dict[str, Any]:
+def _averages(attributions: Attributions, rows: NDArray[np.bool_]) -> dict[str, Any]:
     """Of some nodes: mean absolute effect of each kind that occurs, and its share of attention if the model attends."""
     found: dict[str, Any] = {"count": int(rows.sum()), "attention": {}}
     for number, kind in enumerate(KINDS_OF_TOKEN):
-        chosen = looked.kinds == number
-        shown = looked.shown[rows][:, chosen]
+        chosen = attributions.kinds == number
+        shown = attributions.shown[rows][:, chosen]
         if shown.any():
-            found[kind] = float(np.abs(looked.effect[rows][:, chosen])[shown].mean())
-            if looked.attends:
-                found["attention"][kind] = float(looked.attention[rows][:, chosen].sum(1).mean())
+            found[kind] = float(np.abs(attributions.effect[rows][:, chosen])[shown].mean())
+            if attributions.attends:
+                found["attention"][kind] = float(attributions.attention[rows][:, chosen].sum(1).mean())
     return found
 
 

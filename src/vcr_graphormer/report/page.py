@@ -17,7 +17,7 @@ from ..base.files import replace_file
 from ..base.jobs import Progress
 from ..data.metrics import decide
 from ..data.split import PARTS
-from ..explain.attributions import KINDS_OF_TOKEN, Looked
+from ..explain.attributions import KINDS_OF_TOKEN, Attributions
 from ..explain.distances import hop_distances
 from ..explain.explanation import label_text
 from ..runs.run import Run
@@ -59,7 +59,7 @@ def write_explanation(run: Run, node: int, transfer: dict[str, Any], file: Path,
         "title": f"{_dataset(run)}, node {node}" + ("" if output is None else f": what speaks for {output}"),
         "task": run.task,
         "classes": class_names(run),
-        "explorer": _explorer(run, run.look(nodes, output)),
+        "explorer": _explorer(run, run.attributions(nodes, output)),
         "transfer": transfer,
     }
     with replace_file(Path(file)) as temporary:
@@ -96,8 +96,8 @@ def collect(run: Run, nodes: int = SAMPLE, seed: int = 0, progress: Progress | N
     random = np.random.default_rng(seed)
     predicted = run.predict(progress=progress).probabilities
     # The explorer favours wrong nodes; what is averaged comes from nodes drawn evenly.
-    looked = run.look(_choose(run, predicted, nodes, random), progress=progress)
-    even = run.look(sample(np.arange(run.graph.num_nodes), _EVEN, random), progress=progress)
+    attributions = run.attributions(_choose(run, predicted, nodes, random), progress=progress)
+    even = run.attributions(sample(np.arange(run.graph.num_nodes), _EVEN, random), progress=progress)
     measured = sample(run.split.test if len(run.split.test) else even.nodes, _MEASURED, random)
     data: dict[str, Any] = {
         "title": _dataset(run),
@@ -114,11 +114,11 @@ def collect(run: Run, nodes: int = SAMPLE, seed: int = 0, progress: Progress | N
         "averaged": len(even.nodes),
         "kinds": inspection.by_kind(even),
         "effects": inspection.effects(run, even),
-        "faithfulness": run.faithfulness(run.look(measured, progress=progress)),
+        "faithfulness": run.faithfulness(run.attributions(measured, progress=progress)),
         "rewiring": inspection.rewiring(run, sample(measured, _REWIRED, random), progress),
         "criteria": inspection.criteria(run, measured),
         "stages": inspection.costs(run),
-        "explorer": _explorer(run, looked, _wrong(run, predicted)),
+        "explorer": _explorer(run, attributions, _wrong(run, predicted)),
     }
     return data | inspection.correctness(run, predicted)
 
@@ -160,9 +160,9 @@ def _graph(run: Run) -> dict[str, Any]:
     return about | {"homophily": graph.summary().edge_homophily}
 
 
-def _explorer(run: Run, looked: Looked, wrong: NDArray[np.int64] | None = None) -> dict[str, Any]:
+def _explorer(run: Run, attributions: Attributions, wrong: NDArray[np.int64] | None = None) -> dict[str, Any]:
     """The token lists of the sample as packed arrays. `wrong`: all wrong test nodes, in the sample or not."""
-    graph, nodes = run.graph, looked.nodes
+    graph, nodes = run.graph, attributions.nodes
     total = graph.num_nodes
     part = np.zeros(total, dtype=np.uint8)
     for number, name in enumerate(PARTS, start=1):
@@ -170,30 +170,30 @@ def _explorer(run: Run, looked: Looked, wrong: NDArray[np.int64] | None = None) 
     labels = np.full(total, -1, dtype=np.int16)
     if run.task == "classification" and graph.labels is not None:
         labels = np.asarray(graph.labels).astype(np.int16)
-    inside = (looked.ids >= 0) & (looked.ids < total)
-    token = np.where(inside, looked.ids, 0)
+    inside = (attributions.ids >= 0) & (attributions.ids < total)
+    token = np.where(inside, attributions.ids, 0)
     token_label = np.where(inside & (part[token] == 1), labels[token], -1)
     token_label[:, 0] = -1  # the node's own label is no input of its own prediction
     mentioned = np.unique(token[inside])
-    counts = np.bincount(looked.kinds, minlength=4)
+    counts = np.bincount(attributions.kinds, minlength=4)
     packed: dict[str, NDArray[Any]] = {
         "nodes": nodes.astype("<i4"),
         "part": part[nodes],
-        "ids": looked.ids.astype("<i4"),
-        "shown": looked.shown.astype(np.uint8),
-        "score": looked.scores.astype("<f4"),
-        "attention": looked.attention.astype("<f4"),
-        "readout": looked.readout.astype("<f4"),
-        "effect": looked.effect.astype("<f4"),
-        "distance": np.minimum(hop_distances(graph, nodes, looked.ids, _MOST_VISITS), 127).astype(np.int8),
+        "ids": attributions.ids.astype("<i4"),
+        "shown": attributions.shown.astype(np.uint8),
+        "score": attributions.scores.astype("<f4"),
+        "attention": attributions.attention.astype("<f4"),
+        "readout": attributions.readout.astype("<f4"),
+        "effect": attributions.effect.astype("<f4"),
+        "distance": np.minimum(hop_distances(graph, nodes, attributions.ids, _MOST_VISITS), 127).astype(np.int8),
     }
     if run.task == "regression":  # the first target: its value instead of a class
-        packed["value"] = looked.explained.astype("<f4")
+        packed["value"] = attributions.explained.astype("<f4")
         if graph.labels is not None:
             packed["target"] = np.asarray(graph.labels).reshape(total, -1)[nodes, 0].astype("<f4")
     else:
-        packed["predicted"] = looked.predicted.astype("<i2")
-        packed["confidence"] = looked.outputs.max(1).astype("<f4")
+        packed["predicted"] = attributions.predicted.astype("<i2")
+        packed["confidence"] = attributions.outputs.max(1).astype("<f4")
         packed["label"] = labels[nodes].astype("<i2")
         packed["token_label"] = token_label.astype("<i2")
     texts = [label_text(graph, int(node)) for node in nodes] if run.task == "multilabel" else None

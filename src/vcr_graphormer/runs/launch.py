@@ -24,7 +24,7 @@ from ..tokens.build import check_tokens, tokenize
 from ..training.checkpoint import save_tensors
 from ..training.devices import find_device, memory_advice, within_memory
 from ..training.inference import compute
-from ..training.processes import Ranks, agent_name
+from ..training.processes import Processes, agent_name
 from ..training.trainer import Best, Examples, OnEpoch, Trainer
 from .config import Config, to_toml
 from .run import RUN_FILE, RUN_VERSION, Run, versions
@@ -89,11 +89,11 @@ def train_loaded(
         if not own or not (Path(out) / "config.toml").is_file():  # the last of what `_prepare` writes
             _prepare(*load(), config, Path(out), tokens, device, force or own, agents)
 
-    ranks = Ranks.join()
-    with ranks.guarded():
-        device = ranks.device(device)
-        agents = [name for name in dict.fromkeys(ranks.gather(agent_name())) if name is not None]
-        ranks.first(prepare)
+    processes = Processes.join()
+    with processes.guarded():
+        device = processes.device(device)
+        agents = [name for name in dict.fromkeys(processes.gather(agent_name())) if name is not None]
+        processes.first(prepare)
         return resume(out, device, threads, progress, on_epoch)
 
 
@@ -164,19 +164,19 @@ def resume(
     on_epoch: OnEpoch | None = None,
 ) -> Run:
     """Go on with an interrupted run from its last checkpoint; a finished one is opened as it is."""
-    ranks = Ranks.join()
-    with ranks.guarded():
-        device = ranks.device(device)
-        ranks.first(lambda: Run.open(path, device))  # what is wrong with it is told once
+    processes = Processes.join()
+    with processes.guarded():
+        device = processes.device(device)
+        processes.first(lambda: Run.open(path, device))  # what is wrong with it is told once
         run = Run.open(path, device)
-        if ranks.agree(lambda: run.finished):
+        if processes.agree(lambda: run.finished):
             return run
-        lock = ranks.first(lambda: claim(run.path / RUN_FILE))
+        lock = processes.first(lambda: claim(run.path / RUN_FILE))
         try:
-            if ranks.agree(lambda: run.finished):  # by another process, just now
+            if processes.agree(lambda: run.finished):  # by another process, just now
                 return Run.open(path, device)
             with torch.random.fork_rng(devices=[run.device] if run.device.type == "cuda" else []):
-                _execute(run, ranks, threads, progress, on_epoch)
+                _execute(run, processes, threads, progress, on_epoch)
         finally:
             if lock is not None:
                 lock.close()
@@ -222,11 +222,15 @@ def _pointer(target: Path, folder: Path) -> str:
     return os.path.relpath(target, folder) if near else str(target)
 
 
-def _execute(run: Run, ranks: Ranks, threads: int | None, progress: Progress | None, on_epoch: OnEpoch | None) -> None:
-    if not ranks.is_first:
+def _execute(
+    run: Run, processes: Processes, threads: int | None, progress: Progress | None, on_epoch: OnEpoch | None
+) -> None:
+    if not processes.is_first:
         progress = on_epoch = None
     clock = [time.perf_counter()]
-    ranks.first(lambda: tokenize(run.graph, run.split.train, run.config.tokens, run.tokens_folder, threads, progress))
+    processes.first(
+        lambda: tokenize(run.graph, run.split.train, run.config.tokens, run.tokens_folder, threads, progress)
+    )
     graph, split, config = run.graph, run.split, run.config
     clock.append(time.perf_counter())
     torch.manual_seed(config.training.seed)
@@ -235,19 +239,21 @@ def _execute(run: Run, ranks: Ranks, threads: int | None, progress: Progress | N
     advice = memory_advice(config.training.batch_size, run.store.num_tokens, config.model.hidden_channels)
     with within_memory(run.device, advice):
         model = run.new_model().to(run.device)
-        trainer = Trainer(model, run.inputs, seen, judged, graph.task, config.training, run.scale, run.path, ranks)
+        trainer = Trainer(model, run.inputs, seen, judged, graph.task, config.training, run.scale, run.path, processes)
     trainer.restore()
     best = trainer.fit(on_epoch)
     clock.append(time.perf_counter())
     model.load_state_dict(best.state)
     model.to(run.precision)
     nodes = np.arange(graph.num_nodes)
-    part = compute(model, run.inputs, nodes[ranks.share(len(nodes))], run.batch_size, progress=progress)
-    logits = ranks.collect(part, len(nodes))
-    ranks.first(lambda: _write_results(run, ranks, trainer, best, logits, clock))
+    part = compute(model, run.inputs, nodes[processes.share(len(nodes))], run.batch_size, progress=progress)
+    logits = processes.collect(part, len(nodes))
+    processes.first(lambda: _write_results(run, processes, trainer, best, logits, clock))
 
 
-def _write_results(run: Run, ranks: Ranks, trainer: Trainer, best: Best, logits: Array, clock: list[float]) -> None:
+def _write_results(
+    run: Run, processes: Processes, trainer: Trainer, best: Best, logits: Array, clock: list[float]
+) -> None:
     """Weights, predictions and, last, the metrics that make the run a finished one."""
     graph, split, config = run.graph, run.split, run.config
     save_tensors(run.path / "model.safetensors", best.state, {"best_epoch": best.epoch})
@@ -268,7 +274,7 @@ def _write_results(run: Run, ranks: Ranks, trainer: Trainer, best: Best, logits:
             "epochs": trainer.epoch,
             "best_epoch": best.epoch,
             "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
-            "device": _device_name(run.device) + (f", {ranks.size} processes" if ranks.size > 1 else ""),
+            "device": _device_name(run.device) + (f", {processes.size} processes" if processes.size > 1 else ""),
             "precision": str(run.precision).removeprefix("torch."),
             # Training in all, across interruptions; the others as this process saw them.
             "timings": {**seconds, "train": round(trainer.seconds, 3)},

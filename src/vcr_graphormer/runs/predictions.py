@@ -109,7 +109,7 @@ def find_node(graph: Graph, node: Any) -> NDArray[np.int64]:
     """One node by id or name. What is one node's name and another one's id is refused; `id:7` is always an id."""
     found = find_nodes(graph, node)
     if len(found) != 1:
-        raise ConfigError(f"explain takes one node, not {len(found)}; look takes many")
+        raise ConfigError(f"explain takes one node, not {len(found)}; attributions takes many")
     text = node if isinstance(node, str) else ""
     if graph.names is not None and text.isdecimal() and int(text) < graph.num_nodes and int(text) != found[0]:
         raise GraphError(f"{text!r} is the name of node {found[0]} and also an id: give id:{found[0]} or id:{text}")

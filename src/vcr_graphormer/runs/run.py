@@ -21,7 +21,7 @@ from ..data.graph import Graph
 from ..data.metrics import METRICS_OF_TASK, decide, measure, probabilities
 from ..data.split import PARTS, Split
 from ..errors import ConfigError, GraphError, StoreError
-from ..explain.attributions import Looked, faithfulness, look
+from ..explain.attributions import Attributions, attribute, faithfulness
 from ..explain.explanation import Explanation, describe, find_output
 from ..explain.rewiring import Transfer, mass_transfer, stored_connections
 from ..model.batches import Inputs
@@ -234,23 +234,27 @@ class Run:
         `output` explains another class (its name or number) than the predicted one.
         """
         chosen = find_node(self.graph, node)
-        return describe(self.graph, self.look(chosen, output), 0, self.split.train, self.task)
+        return describe(self.graph, self.attributions(chosen, output), 0, self.split.train, self.task)
 
-    def look(self, nodes: Any = None, output: Any = None, progress: Progress | None = None) -> Looked:
+    def attributions(self, nodes: Any = None, output: Any = None, progress: Progress | None = None) -> Attributions:
         """Attention, readout weight and effect of every token of some nodes, as arrays; default: all nodes."""
         chosen = find_nodes(self.graph, nodes)
         column = None if output is None else find_output(self.graph, self.about["num_outputs"], output)
         means = self.store.super_features("structure")
         supers = 0 if means is None else len(means)
         exact = self._exact
-        return look(
+        return attribute(
             exact.model, exact.inputs, chosen, self.task, self.lists_at_once, column, self.scale, supers, progress
         )
 
-    def faithfulness(self, looked: Looked, most: int = 8, seed: int = 0) -> dict[str, list[float]]:
+    look = attributions  # its name in the first release
+
+    def faithfulness(self, attributions: Attributions, most: int = 8, seed: int = 0) -> dict[str, list[float]]:
         """How the explained output falls as tokens are hidden: by effect, by attention, at random."""
         exact = self._exact
-        return faithfulness(exact.model, exact.inputs, looked, self.task, self.lists_at_once, most, seed, self.scale)
+        return faithfulness(
+            exact.model, exact.inputs, attributions, self.task, self.lists_at_once, most, seed, self.scale
+        )
 
     @cached_property
     def _exact(self) -> Run:

@@ -17,7 +17,7 @@ from ..data.datasets import DataConfig, load_data
 from ..data.graph import Graph
 from ..data.split import PARTS, Split
 from ..errors import ConfigError, GraphError, StoreError
-from ..training.processes import Ranks
+from ..training.processes import Processes
 from ..training.trainer import OnEpoch
 from .config import Config, to_toml
 from .launch import SEEDS_FILE, make_room, resume, train
@@ -41,7 +41,7 @@ def train_seeds(
     """
     if seeds < 1:
         raise ConfigError(f"seeds is {seeds}; it must be 1 or more")
-    if Ranks.join().size > 1:
+    if Processes.join().size > 1:
         raise ConfigError("several seeds are trained one after another in one process, not under torchrun")
     folder = Path(out)
     started = folder / SEEDS_FILE

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .. import __version__
-from ..errors import ClusterError, ConfigError
+from ..errors import ConfigError, DaskError
 
 SECONDS_TO_ANSWER = 10
 
@@ -37,7 +37,7 @@ def connect(address: str) -> Iterator[Executor]:
     try:
         client = Client(address, timeout=SECONDS_TO_ANSWER, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
-        raise ClusterError(
+        raise DaskError(
             f"no scheduler answers at {address!r} within {SECONDS_TO_ANSWER} s: start one with 'dask scheduler' and "
             f"give its address, such as tcp://host:8786"
         ) from error
@@ -45,12 +45,12 @@ def connect(address: str) -> Iterator[Executor]:
         try:
             _check_workers(client, address)
         except OSError as error:  # lost while it was asked
-            raise ClusterError(f"{type(error).__name__}: {error}") from error
+            raise DaskError(f"{type(error).__name__}: {error}") from error
         yield client.get_executor()
-    except ClusterError as error:
+    except DaskError as error:
         if client.status == "running":
             raise
-        raise ClusterError(f"the scheduler at {address} was lost: {error}") from error
+        raise DaskError(f"the scheduler at {address} was lost: {error}") from error
     finally:
         client.close(timeout=SECONDS_TO_ANSWER)
         for logger, level in loggers.items():
@@ -65,18 +65,18 @@ def _check_workers(client: Any, address: str) -> None:
     try:
         client.run_on_scheduler(package_version)
     except ImportError as error:
-        raise ClusterError(f"the scheduler at {address} cannot load vcr-graphormer: {error}") from error
+        raise DaskError(f"the scheduler at {address} cannot load vcr-graphormer: {error}") from error
     try:
         client.wait_for_workers(1, timeout=SECONDS_TO_ANSWER)
     except TimeoutError as error:
-        raise ClusterError(
+        raise DaskError(
             f"the scheduler at {address} has no workers: start some on each machine with 'dask worker {address}'"
         ) from error
     for worker, version in client.run(package_version, on_error="return").items():
         if isinstance(version, Exception):
-            raise ClusterError(f"the worker {worker} cannot load vcr-graphormer: {version}")
+            raise DaskError(f"the worker {worker} cannot load vcr-graphormer: {version}")
         if version != __version__:
-            raise ClusterError(
+            raise DaskError(
                 f"the worker {worker} has vcr-graphormer {version}, this is {__version__}: install the same version "
                 f"everywhere"
             )

@@ -36,10 +36,10 @@ RANKER_PER_NODE = 230
 
 
 # Read off the code: lengths and two working arrays; order and arcs while they are turned around.
-LIKENESS_PER_NODE = 12
+LINKS_PER_NODE = 12
 
 
-LIKENESS_PER_ARC = 24  # where arcs have a direction and are turned around
+LINKS_PER_ARC = 24  # where arcs have a direction and are turned around
 
 
 HOPS_PER_NODE = 16
@@ -53,8 +53,8 @@ def needed_memory(graph: Graph, config: TokenConfig, threads: int) -> dict[str, 
     nodes, arcs = graph.num_nodes, graph.num_arcs
     found = {}
     if config.by_links:
-        found["neighbours by links"] = LIKENESS_PER_NODE * (1 + threads) * nodes
-        found["neighbours by links"] += LIKENESS_PER_ARC * arcs if graph.directed else 0
+        found["neighbours by links"] = LINKS_PER_NODE * (1 + threads) * nodes
+        found["neighbours by links"] += LINKS_PER_ARC * arcs if graph.directed else 0
     if config.structure_tokens or (config.content_tokens and not config.by_links):
         by_metis = config.partitioner == "metis"
         found["clusters"] = METIS_PER_ARC * arcs if by_metis else PARTITION_PER_NODE * nodes

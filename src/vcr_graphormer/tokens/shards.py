@@ -15,7 +15,7 @@ import numpy as np
 from .. import __version__
 from ..base.files import read_npz, replace_file
 from ..data.graph import Graph
-from ..errors import ClusterError, StoreError, VCRError
+from ..errors import DaskError, StoreError, VCRError
 from ..ranking.links import LinkRanker
 from ..ranking.pagerank import Ranker
 
@@ -71,13 +71,13 @@ class SavedRanker:
         short is noticed by name, where a mapping kept from an earlier shard may end the process with a bus error.
         """
         if self.version != __version__:
-            raise ClusterError(
+            raise DaskError(
                 f"the worker on {socket.gethostname()} has vcr-graphormer {__version__}, the job was started by "
                 f"{self.version}: install the same version everywhere"
             )
         for folder in (self.graph, self.folder):
             if not folder.is_dir():
-                raise ClusterError(
+                raise DaskError(
                     f"the worker on {socket.gethostname()} does not see {folder}: graph and store must lie on a "
                     f"filesystem that all machines share, under the same path"
                 )
@@ -142,7 +142,7 @@ def _wait_until_seen(file: Path) -> None:
     end = time.monotonic() + SECONDS_UNTIL_SEEN
     while not file.is_file():
         if time.monotonic() > end:
-            raise ClusterError(
+            raise DaskError(
                 f"a worker has written {file}, but it is not to be seen here: the store must lie on a filesystem that "
                 f"all machines share"
             )
@@ -152,16 +152,16 @@ def _wait_until_seen(file: Path) -> None:
 def _failure(shard: Shard, shards: Sequence[Shard], before: int, error: Exception, remote: bool) -> Exception:
     """The error as it is told: which shard failed, what is kept, how to go on."""
     subject = f"{shard.file.stem} (nodes {shard.start} to {shard.stop - 1}) failed"
-    if isinstance(error, StoreError | ClusterError):
+    if isinstance(error, StoreError | DaskError):
         kind, reason = type(error), str(error)
     elif isinstance(error, OSError):
         kind, reason = StoreError, str(error)
     elif isinstance(error, VCRError) or not remote:
         return error  # a setting that cannot be met, or a mistake of ours: nothing that another attempt would mend
     elif isinstance(error, CancelledError):
-        subject, kind, reason = "the ranking was cancelled", ClusterError, "the scheduler or pool is lost"
+        subject, kind, reason = "the ranking was cancelled", DaskError, "the scheduler or pool is lost"
     else:
-        kind, reason = ClusterError, f"{type(error).__name__}: {error}"
+        kind, reason = DaskError, f"{type(error).__name__}: {error}"
     kept, total = before + sum(other.file.is_file() for other in shards), before + len(shards)
     return kind(
         f"{subject}: {reason}; {kept} of {total} shards are kept in {shard.file.parent}, and the same command resumes "

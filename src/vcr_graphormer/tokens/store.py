@@ -83,7 +83,7 @@ class TokenStore:
         return self._of_kind(kind, "ids")
 
     def scores(self, kind: str) -> Array:
-        """PageRank scores, or likeness of links, [n, k] that belong to `ids`; 0 for padding."""
+        """PageRank scores, or link similarity, [n, k] that belong to `ids`; 0 for padding."""
         return self._of_kind(kind, "scores")
 
     def assignment(self, kind: str) -> NDArray[np.int32]:

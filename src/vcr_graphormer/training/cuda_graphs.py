@@ -28,7 +28,7 @@ class CapturedStep:
         dense = all(isinstance(matrix, Tensor) for matrix in (*inputs.sources, *inputs.hops))
         return (
             inputs.same_shapes
-            and trainer.ranks.size == 1
+            and trainer.processes.size == 1
             and trainer.steps_taken >= cls.WARM_UP
             and dense
             and len(nodes) == trainer.config.batch_size

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]
 from torch.nn.parallel import DistributedDataParallel
 
-from ..errors import ConfigError, RanksError, VCRError
+from ..errors import ConfigError, ProcessError, VCRError
 from .devices import find_device
 
 Result = TypeVar("Result")
@@ -45,7 +45,7 @@ _MEETING = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # set by torchr
 
 
 @dataclass(frozen=True, eq=False)
-class Ranks:
+class Processes:
     """One process among those that train together.
 
     Attributes
@@ -57,7 +57,7 @@ class Ranks:
     group : ProcessGroup
         What they talk over (gloo, main memory); None alone.
 
-    >>> alone = Ranks()
+    >>> alone = Processes()
     >>> alone.is_first, alone.share(5), alone.agree(lambda: 7)
     (True, slice(0, 5, None), 7)
     """
@@ -68,7 +68,7 @@ class Ranks:
     group: Any = None
 
     @classmethod
-    def join(cls) -> Ranks:
+    def join(cls) -> Processes:
         """Meet the others if torchrun started this process, or if the caller has made a process group; else alone.
 
         The meeting lasts until the process ends, so that several trainings may follow each other.
@@ -83,7 +83,7 @@ class Ranks:
                 store = PrefixStore(meet(store, rank, size), store)
                 dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
             except (RuntimeError, ValueError) as error:
-                raise RanksError(f"the processes of this training cannot meet: {error}") from error
+                raise ProcessError(f"the processes of this training cannot meet: {error}") from error
             atexit.register(_part)
         if dist.get_world_size() == 1:
             return cls()
@@ -138,7 +138,7 @@ class Ranks:
         dist.broadcast_object_list(told, 0, self.group)
         failure, result = told[0]
         if failure is not None:
-            raise RanksError(f"the first process of this training stopped: {failure}")
+            raise ProcessError(f"the first process of this training stopped: {failure}")
         found: Result = result
         return found
 
@@ -183,7 +183,7 @@ class Ranks:
         whole = torch.empty(count, *own.shape[1:], dtype=own.dtype)
         whole[self.share(count)] = own
         for rank in range(1, self.size):
-            rows = whole[Ranks(rank, self.size).share(count)]
+            rows = whole[Processes(rank, self.size).share(count)]
             if len(rows):
                 dist.recv(rows, rank, self.group)
         return whole.numpy()
@@ -230,7 +230,7 @@ class Ranks:
         except RuntimeError as error:
             if self.size == 1 or not _is_lost(error):
                 raise
-            raise RanksError(
+            raise ProcessError(
                 "another process of this training ended or cannot be reached; torchrun with --max-restarts goes on "
                 f"from the last checkpoint, and so does train --resume ({str(error).splitlines()[0][:200]})"
             ) from error
@@ -298,6 +298,8 @@ def meet(store: Any, rank: int, size: int) -> str:
             if store.check([f"vcr/heard/{name}/{other}"]):
                 waiting.discard(other)
         if time.monotonic() > end:
-            raise RanksError(f"of the {size} processes of this training {sorted(waiting)} did not come: see their logs")
+            raise ProcessError(
+                f"of the {size} processes of this training {sorted(waiting)} did not come: see their logs"
+            )
         time.sleep(0.02)
     return name

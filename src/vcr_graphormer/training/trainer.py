@@ -29,7 +29,7 @@ from .devices import choose_micro_batch, choose_precision, memory_advice, within
 from .inference import compute
 from .interrupt import interruptible
 from .objective import compute_loss, count_known
-from .processes import Ranks
+from .processes import Processes
 
 OnEpoch = Callable[[dict[str, float]], None]
 
@@ -73,7 +73,7 @@ class Trainer:
         Mean and standard deviation of regression targets: the model learns standardized ones.
     folder
         Where `history.jsonl` and checkpoints go; None keeps everything in memory.
-    ranks
+    processes
         The processes that train this model together: each takes its share of every batch; the first one writes.
     """
 
@@ -87,10 +87,10 @@ class Trainer:
         config: TrainConfig,
         scale: tuple[Array, Array] | None = None,
         folder: Path | None = None,
-        ranks: Ranks | None = None,
+        processes: Processes | None = None,
     ) -> None:
-        self.ranks = ranks or Ranks()
-        self.ranks.align(model)
+        self.processes = processes or Processes()
+        self.processes.align(model)
         self.model, self.inputs, self.train, self.val, self.task = model, inputs, train, val, task
         self.config, self.scale, self.folder = config.check(task), scale, folder
         self.metric = choose_metric(config.metric, task)
@@ -106,7 +106,7 @@ class Trainer:
         )
         # Products in low precision run on a copy; the weights themselves are kept and updated in float32.
         self.worker = model if self.precision == torch.float32 else copy.deepcopy(model).to(self.precision)
-        self.joint = self.ranks.joint(self.worker, inputs.device)
+        self.joint = self.processes.joint(self.worker, inputs.device)
         self.captured: CapturedStep | None = None
         self.compiled = torch.compile(self.worker.forward, dynamic=False) if config.compile and on_gpu else None
         self.steps_taken = 0
@@ -114,7 +114,7 @@ class Trainer:
         self.nodes = torch.from_numpy(train.nodes).to(inputs.home)
         self.labels, self.val_labels = self._wanted(train).to(inputs.device), self._wanted(val)
         self.advice = memory_advice(config.batch_size, inputs.num_tokens, model.config.hidden_channels)
-        own = self.ranks.share(config.batch_size)
+        own = self.processes.share(config.batch_size)
         self.full_share = own.stop - own.start  # nodes of this process in a full batch
         self.steps_per_epoch = -(-len(train.nodes) // config.batch_size)
         self.epoch, self.step, self.seconds, self.rate = 0, 0, 0.0, 0.0
@@ -132,7 +132,7 @@ class Trainer:
                 row = self._run_epoch()
                 if on_epoch is not None:
                     on_epoch(row)
-                every, stop = self.config.checkpoint_every, self.ranks.any(wish.is_set())
+                every, stop = self.config.checkpoint_every, self.processes.any(wish.is_set())
                 if self.folder is not None and (stop or (every and self.epoch % every == 0)):
                     self.save()
                 if stop:
@@ -151,10 +151,10 @@ class Trainer:
         loss = self._train_epoch()
         self.epoch += 1
         judged = self.model if self.average is None else self.average
-        nodes = self.val.nodes[self.ranks.share(len(self.val.nodes))]
+        nodes = self.val.nodes[self.processes.share(len(self.val.nodes))]
         part = compute(self._low_precision(judged), self.inputs, nodes, self.micro_batch)
-        self.val_logits = self.ranks.collect(part, len(self.val.nodes))
-        value, val_loss = self.ranks.agree(self._judge)
+        self.val_logits = self.processes.collect(part, len(self.val.nodes))
+        value, val_loss = self.processes.agree(self._judge)
         better = self.best.epoch == 0 or is_better(self.metric, value, self.best.value)
         if better or (value == self.best.value and val_loss < self.best.loss):
             # A copy: the live weights go on changing.
@@ -171,7 +171,7 @@ class Trainer:
             "seconds": round(self.seconds, 3),
         }
         self.history.append(row)
-        if self.folder is not None and self.ranks.is_first:
+        if self.folder is not None and self.processes.is_first:
             with (self.folder / HISTORY).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
         return row
@@ -208,27 +208,27 @@ class Trainer:
     def _train_epoch(self) -> float:
         """One pass over the training nodes; returns the mean loss of its steps."""
         self.worker.train()
-        self.ranks.seed(self.config.seed, self.epoch)
+        self.processes.seed(self.config.seed, self.epoch)
         # Drawn from seed and epoch, not from a running state, so that a resumed run takes the same order; so do all
         # processes.
         generator = torch.Generator().manual_seed((self.config.seed * 1_000_003 + self.epoch) % 2**63)
         order = torch.randperm(len(self.nodes), generator=generator)
         nodes = torch.split(self.nodes[order.to(self.nodes.device)], self.config.batch_size)
         labels = torch.split(self.labels[order.to(self.labels.device)], self.config.batch_size)
-        own = [part[self.ranks.share(len(part))] for part in nodes]
+        own = [part[self.processes.share(len(part))] for part in nodes]
         losses = torch.zeros(len(nodes), device=self.inputs.device)
         # On a GPU, looking would wait for it at every step; several processes look together, after the epoch.
-        looking = self.inputs.device.type == "cpu" and self.ranks.size == 1
+        looking = self.inputs.device.type == "cpu" and self.processes.size == 1
         batches = iter(self.inputs.batches_of(own)) if self.inputs.streamed else None
         for number, (part, whole) in enumerate(zip(own, labels, strict=True)):
             batch = None if batches is None else next(batches)
-            wanted = whole[self.ranks.share(len(whole))]
-            total = None if self.ranks.size == 1 else count_known(whole, self.task)
+            wanted = whole[self.processes.share(len(whole))]
+            total = None if self.processes.size == 1 else count_known(whole, self.task)
             losses[number] = self.advance(part, wanted, batch, total)
             if looking:
                 self._check(losses[: number + 1])
-        losses = self.ranks.sum(losses)
-        self.ranks.first(lambda: self._check(losses))
+        losses = self.processes.sum(losses)
+        self.processes.first(lambda: self._check(losses))
         return float(losses.mean())
 
     def advance(
@@ -284,7 +284,7 @@ class Trainer:
             logits = (self.compiled if self.compiled is not None and full else worker)(part, rows).float()
             share = weight * compute_loss(logits, wanted, self.task, self.config.label_smoothing)
             # The share of the whole batch's loss; the processes' gradients are then averaged, not summed.
-            torch.autograd.backward(share * self.ranks.size)
+            torch.autograd.backward(share * self.processes.size)
             loss += share.detach()
         torch.autograd.backward(self.joint(projected), torch.zeros_like(rows) if rows.grad is None else rows.grad)
         return loss
@@ -315,15 +315,15 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint from which training goes on exactly as if it had not stopped."""
-        if self.folder is not None and self.ranks.is_first:
+        if self.folder is not None and self.processes.is_first:
             save_training(self, self.folder / CHECKPOINT)
 
     def restore(self) -> None:
         """Continue from the folder's checkpoint; from the start where there is none."""
-        found = self.ranks.agree(self._restore)
-        if not self.ranks.is_first and self._restore() != found:
+        found = self.processes.agree(self._restore)
+        if not self.processes.is_first and self._restore() != found:
             raise StoreError(
-                f"process {self.ranks.rank} finds the checkpoint of epoch {self.epoch} in {self.folder}, the first "
+                f"process {self.processes.rank} finds the checkpoint of epoch {self.epoch} in {self.folder}, the first "
                 f"process that of {found}: the run must lie on a file system that all machines share"
             )
 
@@ -332,7 +332,7 @@ class Trainer:
         file, history = self.folder / CHECKPOINT, self.folder / HISTORY
         if file.is_file():
             restore_training(self, file)
-        if self.ranks.is_first:
+        if self.processes.is_first:
             self.history = cut_history(history, self.epoch)
         else:
             self.history = read_history(history)[: self.epoch]

@@ -63,8 +63,8 @@ def rank_by_links(
             v = touched[i]
             if v != u:
                 # Compared as it is kept: float64 would break ties by its last bit. It may exceed 1 by as much.
-                likeness = np.float32(min(1.0, products[v] / (lengths[u] * lengths[v])))
-                size = offer(score, node, size, likeness, v)
+                similarity = np.float32(min(1.0, products[v] / (lengths[u] * lengths[v])))
+                size = offer(score, node, size, similarity, v)
             products[v] = 0.0
         unload(score, node, size, ids[row], scores[row])
     return visits

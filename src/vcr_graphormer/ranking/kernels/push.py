@@ -1,4 +1,4 @@
-"""The compiled loops of the push: serial, without the GIL, driven by threads. See also `heap`, `topk`, `likeness`.
+"""The compiled loops of the push: serial, without the GIL, driven by threads. See also `heap`, `topk`, `links`.
 
 Names: u source, v and w ordinary nodes, s super node, q vector (see `vectors`), e arc or list entry.
 """
