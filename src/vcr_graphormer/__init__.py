@@ -56,7 +56,17 @@ if TYPE_CHECKING:
     from .data.generated import digits, generate
     from .data.graph import Graph
     from .data.split import Split
-    from .errors import ConfigError, DaskError, GraphError, ProcessError, StoreError, TrainingError, VCRError
+    from .errors import (
+        ClusterError,
+        ConfigError,
+        DaskError,
+        GraphError,
+        ProcessError,
+        RanksError,
+        StoreError,
+        TrainingError,
+        VCRError,
+    )
     from .model.batches import Batch, Inputs
     from .model.config import ModelConfig
     from .model.inputs import make_inputs

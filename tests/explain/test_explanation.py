@@ -168,7 +168,7 @@ def test_low_precision_does_not_reach_explanations(graph: Graph, tmp_path: Path)
     looked = run.attributions([3, 4])
     exact = Run.open(run.path, "cpu")
     object.__setattr__(exact, "config", CONFIG)
-    np.testing.assert_allclose(looked.effect, exact.attribute([3, 4]).effect, atol=1e-7)
+    np.testing.assert_allclose(looked.effect, exact.attributions([3, 4]).effect, atol=1e-7)
 
 
 def test_what_cannot_be_explained(run: Run) -> None:

@@ -14,6 +14,7 @@ from tests.support import graphs, naive
 from tests.support.dask_cluster import Here
 from tests.support.runs import all_bytes, list_graph
 from vcr_graphormer import ConfigError, Graph, StoreError, TokenConfig, tokenize
+from vcr_graphormer.ranking import links
 from vcr_graphormer.ranking.links import LinkRanker
 from vcr_graphormer.tokens import build as tokens
 from vcr_graphormer.tokens.resources import needed_disk, needed_memory

@@ -35,7 +35,7 @@ class LinkRanker:
     """A graph made ready to find, for any node, those whose links are most like its own.
 
     The similarity of u and v is Σ A(u, w) A(v, w) / (|A(u, :)| |A(v, :)|) over the nodes w that at most
-    `MOST_LINKS` nodes link to: 1 where both link to the same nodes. In a directed graph links are those that leave a node.
+    `MOST_LINKS` nodes link to: 1 where both link to the same nodes. In a directed graph, links leave a node.
 
     Attributes
     ----------
