@@ -28,9 +28,9 @@ from vcr_graphormer import (
     rank,
     structure_connections,
     tokenize,
-    tokens,
 )
 from vcr_graphormer.base.jobs import JobFolder
+from vcr_graphormer.tokens import build as tokens
 
 CONFIG = TokenConfig(hops=2, clusters=4, structure_tokens=5, content_tokens=6)
 

@@ -9,18 +9,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from vcr_graphormer import (
-    Graph,
-    Ranker,
-    Split,
-    StoreError,
-    TokenConfig,
-    generate,
-    resources,
-    structure_connections,
-    tokenize,
-)
+from vcr_graphormer import Graph, Ranker, Split, StoreError, TokenConfig, generate, structure_connections, tokenize
 from vcr_graphormer.base.machine import _left_in_groups, available_memory
+from vcr_graphormer.tokens import resources
 from vcr_graphormer.tokens.resources import RANKER_PER_NODE, needed_disk, needed_memory
 
 CONFIG = TokenConfig(hops=2, clusters=4, structure_tokens=3, content_tokens=5)

@@ -29,10 +29,10 @@ from vcr_graphormer import (
     TokenConfig,
     TokenStore,
     generate,
-    shards,
     tokenize,
-    tokens,
 )
+from vcr_graphormer.tokens import build as tokens
+from vcr_graphormer.tokens import shards
 from vcr_graphormer.tokens.shards import SavedRanker, Shard, rank_shard, rank_shards
 
 CONFIG = TokenConfig(hops=1, clusters=4, structure_tokens=5, content_tokens=6)
