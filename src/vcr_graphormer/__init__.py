@@ -18,6 +18,8 @@ _HOMES = {
     "Graph": "data.graph",
     "GraphError": "errors",
     "Inputs": "model.batches",
+    "Kind": "tokens.kinds",
+    "Layout": "tokens.layout",
     "ModelConfig": "model.config",
     "Predictions": "runs.predictions",
     "Ranker": "ranking.pagerank",
@@ -82,6 +84,8 @@ if TYPE_CHECKING:
     from .tokens.build import tokenize
     from .tokens.config import TokenConfig
     from .tokens.hops import hop_features
+    from .tokens.kinds import Kind
+    from .tokens.layout import Layout
     from .tokens.store import TokenStore
     from .training.config import TrainConfig
 
@@ -95,6 +99,8 @@ __all__ = [
     "Graph",
     "GraphError",
     "Inputs",
+    "Kind",
+    "Layout",
     "ModelConfig",
     "Predictions",
     "ProcessError",

@@ -11,8 +11,8 @@ import pytest
 from benchmarks.records import variant_config, with_defaults
 from benchmarks.tables import accuracy_table, not_measured, paired_table, read_results
 
+from vcr_graphormer.ranking.pagerank import METIS_PER_ARC, THREAD_PER_NODE, VECTORS_PER_NODE
 from vcr_graphormer.runs.presets import VARIANTS
-from vcr_graphormer.tokens.resources import METIS_PER_ARC, THREAD_PER_NODE, VECTORS_PER_NODE
 
 ROOT = Path(__file__).parent.parent.parent
 PROTOCOL_A = {"PubMed", "Computer", "Photo", "CS", "Physics", "Squirrel", "Actor", "Texas"}

@@ -18,6 +18,7 @@ from vcr_graphormer.explain.attributions import attribute, faithfulness
 from vcr_graphormer.explain.explanation import find_output
 from vcr_graphormer.model.config import READOUTS
 from vcr_graphormer.model.transformer import VCRGraphormer
+from vcr_graphormer.tokens.layout import Layout
 
 
 def softmax(logits: Any) -> Any:
@@ -66,9 +67,10 @@ def test_attention_and_places() -> None:
 @pytest.mark.parametrize("readout", READOUTS)
 def test_a_list_of_one_token(readout: str) -> None:
     inputs = make_inputs()
-    alone = replace(inputs, hops=(), ids=(inputs.ids[0][:, :0],), scores=(inputs.scores[0][:, :0],), structure_tokens=0)
+    nothing = (inputs.ids[0][:, :0],), (inputs.scores[0][:, :0],)
+    alone = replace(inputs, hops=(), ids=nothing[0], scores=nothing[1], layout=Layout(0, {}))
     torch.manual_seed(0)
-    model = VCRGraphormer(replace(SMALL, readout=readout), FEATURES, 4, 0, 0).eval()
+    model = VCRGraphormer(replace(SMALL, readout=readout), Layout(0, {}), num_features=FEATURES, num_outputs=4).eval()
     found = attribute(model, alone, np.arange(3), "classification", 10)
     assert found.effect.shape == (3, 1)
     assert np.isfinite(found.effect).all()

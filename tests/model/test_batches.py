@@ -11,11 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from vcr_graphormer import ConfigError
 from vcr_graphormer.model import batches
 from vcr_graphormer.model.batches import Batch, Inputs
 from vcr_graphormer.model.matrices import Matrix, SparseRows
+from vcr_graphormer.tokens.layout import Layout
 
 CPU = torch.device("cpu")
+LAYOUT = Layout(3, {"structure": 2, "content": 1})
 IDS = torch.tensor([[1, 2, 3], [0, -1, 4], [-1, -1, -1], [4, 0, 1], [3, 2, -1]], dtype=torch.int32)
 SCORES = torch.tensor([[0.5, 0.25, 0.125], [0.5, 0, 0.5], [0, 0, 0], [0.75, 0.5, 0.25], [1, 0.5, 0]])
 
@@ -24,8 +27,8 @@ def make_inputs(**keywords: Any) -> Inputs:
     """Five nodes: node i has the features (i, 10 i) and the hops (100 l + i, i); two structure tokens, one content."""
     number = torch.arange(5.0)
     hops = tuple(torch.stack([100 * hop + number, number], 1) for hop in (1, 2, 3))
-    settings: dict[str, Any] = {"ids": (IDS,), "scores": (SCORES,), **keywords}
-    return Inputs(torch.stack([number, 10 * number], 1), hops, structure_tokens=2, device=CPU, **settings)
+    settings: dict[str, Any] = {"ids": (IDS,), "scores": (SCORES,), "layout": LAYOUT, **keywords}
+    return Inputs(torch.stack([number, 10 * number], 1), hops, device=CPU, **settings)
 
 
 def make_full(**keywords: Any) -> Inputs:
@@ -106,8 +109,11 @@ def test_what_inputs_are() -> None:
 def test_weights_of_hops() -> None:
     inputs = make_inputs()
     torch.testing.assert_close(inputs.own_scores, torch.tensor([1, 3 / 6, 2 / 6, 1 / 6]), rtol=0, atol=0)
-    assert replace(inputs, hops=inputs.hops[:1]).own_scores.tolist() == [1, 1]
-    assert replace(inputs, hops=()).own_scores.tolist() == [1]
+    one, none = (replace(LAYOUT, hops=hops) for hops in (1, 0))
+    assert replace(inputs, hops=inputs.hops[:1], layout=one).own_scores.tolist() == [1, 1]
+    assert replace(inputs, hops=(), layout=none).own_scores.tolist() == [1]
+    with pytest.raises(ConfigError, match="the inputs have 1 hops and 3 neighbours, their layout 3 and 3"):
+        replace(inputs, hops=inputs.hops[:1])
 
 
 def test_pieces_side_by_side_are_one_list() -> None:
@@ -191,7 +197,7 @@ def test_sparse_features_and_hops() -> None:
     # Node i has the single feature i + 1 in column i mod 2.
     sparse = SparseRows(torch.arange(6), torch.tensor([0, 1, 0, 1, 0]), torch.arange(1.0, 6.0), 2)
     hops: tuple[Matrix, ...] = (sparse,)
-    inputs = replace(make_inputs(), features=sparse, hops=hops, streamed=True)
+    inputs = replace(make_inputs(), features=sparse, hops=hops, layout=replace(LAYOUT, hops=1), streamed=True)
     batch = inputs.batch(torch.tensor([1, 4]))
     rows, hop = batch.rows[0], batch.hops[0]
     assert isinstance(rows, SparseRows)

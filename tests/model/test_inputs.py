@@ -64,7 +64,7 @@ def joined(store: TokenStore, part: str) -> np.ndarray:
 def test_nothing_is_changed(case: tuple[Graph, TokenStore], streamed: bool | None) -> None:
     graph, store = case
     inputs = convert(graph, store, streamed=streamed)
-    assert (inputs.structure_tokens, inputs.device, inputs.home) == (6, CPU, CPU)
+    assert (inputs.layout.counts["structure"], inputs.device, inputs.home) == (6, CPU, CPU)
     assert (inputs.streamed, len(inputs.ids)) == ((True, 2) if streamed else (False, 1))
     np.testing.assert_array_equal(torch.cat(inputs.ids, 1).numpy(), joined(store, "ids"))
     np.testing.assert_array_equal(torch.cat(inputs.scores, 1).numpy(), joined(store, "scores"))

@@ -25,6 +25,7 @@ from vcr_graphormer import (
 )
 from vcr_graphormer.model.batches import Batch
 from vcr_graphormer.model.matrices import SparseRows
+from vcr_graphormer.tokens.layout import Layout
 from vcr_graphormer.training.config import TrainConfig
 
 
@@ -108,7 +109,8 @@ def test_flipping_the_own_label_changes_no_input_of_the_own_row(
             continue
         _same(item.name, getattr(before, item.name), getattr(after, item.name))
     torch.manual_seed(0)
-    read = VCRGraphormer(model, 6, 3, 2, 4, 3, 120, 6)
+    layout = Layout(2, {"structure": 4, "content": 6})
+    read = VCRGraphormer(model, layout, num_features=6, num_outputs=3, num_labels=3, num_nodes=120)
     for training in (False, True):
         outputs = []
         for batch in (before, after):

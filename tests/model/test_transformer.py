@@ -15,8 +15,10 @@ from vcr_graphormer.model.batches import Inputs
 from vcr_graphormer.model.config import READOUTS, ModelConfig
 from vcr_graphormer.model.matrices import Matrix, SparseRows
 from vcr_graphormer.model.transformer import EncoderLayer, VCRGraphormer
+from vcr_graphormer.tokens.layout import Layout
 
 NODES, FEATURES, HOPS, STRUCTURE, CONTENT = 12, 5, 2, 3, 2
+LAYOUT = Layout(HOPS, {"structure": STRUCTURE, "content": CONTENT})
 SMALL = ModelConfig(hidden_channels=8, heads=2, layers=2, dropout=0.0, attention_dropout=0.0)
 
 
@@ -36,12 +38,12 @@ def make_inputs(seed: int = 0, sparse: bool = False, padded: bool = True, **keyw
         parts = (torch.from_numpy(part) for part in (csr.indptr, csr.indices, csr.data))
         indptr, indices, values = parts
         features = SparseRows(indptr, indices, values, FEATURES)
-    return Inputs(features, hops, (ids,), (scores,), STRUCTURE, torch.device("cpu"), **keywords)
+    return Inputs(features, hops, (ids,), (scores,), LAYOUT, torch.device("cpu"), **keywords)
 
 
 def make_model(config: ModelConfig = SMALL, labels: int = 0) -> VCRGraphormer:
     torch.manual_seed(1)
-    model = VCRGraphormer(config, FEATURES, 4, HOPS, STRUCTURE, labels, content_tokens=CONTENT)
+    model = VCRGraphormer(config, LAYOUT, num_features=FEATURES, num_outputs=4, num_labels=labels)
     with torch.no_grad():  # norms that do something
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
@@ -62,9 +64,9 @@ def test_equals_a_loop_over_the_papers_equations(readout: str, kinds: bool, rank
 def test_ranks_need_neighbours_and_lists_of_the_right_length() -> None:
     config = replace(SMALL, rank_embedding=True)
     with pytest.raises(ConfigError, match="there are no neighbours"):
-        VCRGraphormer(config, FEATURES, 4, HOPS, 0)
-    model = VCRGraphormer(config, FEATURES, 4, HOPS, STRUCTURE)
-    with pytest.raises(ConfigError, match=f"have {1 + HOPS + STRUCTURE + CONTENT} tokens, .*: give it content_tokens"):
+        VCRGraphormer(config, Layout(HOPS, {}), num_features=FEATURES, num_outputs=4)
+    model = VCRGraphormer(config, Layout(HOPS, {"structure": STRUCTURE}), num_features=FEATURES, num_outputs=4)
+    with pytest.raises(ConfigError, match=f"have {1 + HOPS + STRUCTURE + CONTENT} tokens, .*: give it the layout"):
         model(make_inputs().batch(torch.arange(2)))
 
 
@@ -107,9 +109,11 @@ def test_a_batch_of_one_and_any_order_give_the_same() -> None:
 def test_only_the_node_itself() -> None:
     # No hops, no neighbours: the readout of one token is that token.
     nothing = torch.empty(NODES, 0)
-    inputs = Inputs(torch.randn(NODES, FEATURES), (), (nothing.long(),), (nothing,), 0, torch.device("cpu"))
+    inputs = Inputs(torch.randn(NODES, FEATURES), (), (nothing.long(),), (nothing,), Layout(0, {}), torch.device("cpu"))
     for readout in READOUTS:
-        model = VCRGraphormer(replace(SMALL, readout=readout), FEATURES, 4, 0, 0).eval()
+        model = VCRGraphormer(
+            replace(SMALL, readout=readout), Layout(0, {}), num_features=FEATURES, num_outputs=4
+        ).eval()
         seen = model.look(*model.tokens(inputs.batch(torch.tensor([2]))))
         assert seen.logits.isfinite().all()
         assert seen.readout.tolist() == [[1.0]]
@@ -138,9 +142,9 @@ def test_theorem_1_hop_tokens_with_identity_attention_are_a_polynomial_convoluti
     hops = tuple(torch.from_numpy(np.array(hop)) for hop in hop_features(graph, 3, self_loops=True))
     features = torch.from_numpy(np.asarray(graph.features))
     none = torch.empty(34, 0)
-    inputs = Inputs(features, hops, (none.long(),), (none,), 0, torch.device("cpu"))
+    inputs = Inputs(features, hops, (none.long(),), (none,), Layout(3, {}), torch.device("cpu"))
     config = ModelConfig(hidden_channels=6, heads=2, layers=1, readout="sum")
-    model = VCRGraphormer(config, features.shape[1], 2, 3, 0).eval()
+    model = VCRGraphormer(config, Layout(3, {}), num_features=features.shape[1], num_outputs=2).eval()
     layer = model.layers[0]
     assert isinstance(layer, EncoderLayer)
     model.norm = layer.first_norm = torch.nn.Identity()  # type: ignore[assignment]
@@ -183,8 +187,9 @@ def test_own_part_is_taken_out_of_the_mean_of_the_own_class() -> None:
     own[members], sizes[members] = 1, 3.0
     hops: tuple[Matrix, ...] = ()
     device = torch.device("cpu")
-    inputs = Inputs(features, hops, (ids,), (torch.ones(NODES, 1),), 0, device, super_rows=means, own=(own, sizes))
-    model = VCRGraphormer(replace(SMALL, layers=0), FEATURES, 2, 0, 0)
+    layout = Layout(0, {"content": 1}, {"content": 2})
+    inputs = Inputs(features, hops, (ids,), (torch.ones(NODES, 1),), layout, device, super_rows=means, own=(own, sizes))
+    model = VCRGraphormer(replace(SMALL, layers=0), layout, num_features=FEATURES, num_outputs=2)
     for streamed in (False, True):
         tokens = model.tokens(replace(inputs, streamed=streamed).batch(torch.tensor([4, 2])))[0]
         weight, rest = model.feature_weights[0], model.score_weight + model.bias
@@ -231,8 +236,10 @@ def test_works_on_a_graph_whose_node_has_no_neighbours() -> None:
     graph = Graph.from_edges([[0], [1]], num_nodes=3, features=np.eye(3, dtype=np.float32))
     hops = tuple(torch.from_numpy(np.array(hop)) for hop in hop_features(graph, 2))
     ids = torch.tensor([[1], [0], [-1]])
-    batch = Inputs(torch.eye(3), hops, (ids,), ((ids >= 0).float(),), 1, torch.device("cpu")).batch(torch.arange(3))
-    model = VCRGraphormer(SMALL, 3, 2, 2, 1).eval()
+    layout = Layout(2, {"structure": 1})
+    inputs = Inputs(torch.eye(3), hops, (ids,), ((ids >= 0).float(),), layout, torch.device("cpu"))
+    batch = inputs.batch(torch.arange(3))
+    model = VCRGraphormer(SMALL, layout, num_features=3, num_outputs=2).eval()
     assert model(batch).isfinite().all()
 
 

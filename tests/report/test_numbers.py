@@ -6,7 +6,6 @@ import pytest
 import vcr_graphormer as vcr
 from tests.support.runs import CONFIG
 from vcr_graphormer import Run
-from vcr_graphormer.explain.attributions import KINDS_OF_TOKEN
 from vcr_graphormer.report.numbers import by_kind, describe_rewiring, rewiring, sample, stages_of_tokens, summarize
 
 
@@ -20,7 +19,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_kinds_equal_a_loop(run: Run) -> None:
     looked = run.attributions(np.arange(40))
     for row in by_kind(looked):
-        number = KINDS_OF_TOKEN.index(row["kind"])
+        number = looked.layout.names.index(row["kind"])
         effects = [
             abs(looked.effect[node, place])
             for node in range(40)

@@ -143,7 +143,7 @@ def transformer(model: Any, inputs: Any, node: int) -> Any:
     for place, (other, score) in enumerate(zip(inputs.ids[0][node], inputs.scores[0][node], strict=True)):
         if other >= 0:
             tokens.append(np.append(features[other], float(score)))
-            kinds.append(hops + 1 if place < inputs.structure_tokens else hops + 2)
+            kinds.append(hops + 1 if place < inputs.layout.counts["structure"] else hops + 2)
             ranks.append(place)
     weight = np.vstack([state["feature_weights.0"], state["score_weight"]])
     current = [token @ weight + state["bias"] for token in tokens]

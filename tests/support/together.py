@@ -103,7 +103,8 @@ def make_trainer(
     if case == "bfloat16":
         training = replace(training, precision="bfloat16")
     torch.manual_seed(100 + processes.rank)  # other weights everywhere: those of the first process must win
-    made = VCRGraphormer(model, graph.num_features, 1 if case == "regression" else 3, 2, 3)
+    outputs = 1 if case == "regression" else 3
+    made = VCRGraphormer(model, inputs.layout, num_features=graph.num_features, num_outputs=outputs)
     labels = np.asarray(graph.labels)
     seen, judged = (Examples(part, labels[part]) for part in (split.train, split.val))
     return Trainer(made, inputs, seen, judged, graph.task, training, folder=run, processes=processes)

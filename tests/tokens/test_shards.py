@@ -209,7 +209,7 @@ def test_mistakes_of_callers_and_settings_keep_their_kind(
 
     with ThreadPoolExecutor(1) as pool, pytest.raises(ZeroDivisionError):
         tokenize(graph, train, CONFIG, tmp_path / "t", progress=stumble, executor=pool)
-    monkeypatch.setattr("vcr_graphormer.tokens.build.check_resources", lambda *_: None)  # it would say so earlier
+    monkeypatch.setattr("vcr_graphormer.tokens.build.check_resources", lambda *_, **__: None)  # it would say so earlier
     with pytest.raises(ConfigError, match="lists of that length do not fit into memory"):
         tokenize(graph, train, replace(CONFIG, structure_tokens=10**12), tmp_path / "u", executor=Here())
 
@@ -218,7 +218,7 @@ def ready(graph: Graph, tmp_path: Path) -> tuple[Shard, SavedRanker]:
     saved = graph.save(tmp_path / "graph")
     folder = Ranker.prepare(graph).save(tmp_path / "ranker", graph)
     (tmp_path / "parts").mkdir()
-    return Shard(tmp_path / "parts" / "x.npz", 0, 10, 5, 0.2, False, False), SavedRanker(saved, folder)
+    return Shard(tmp_path / "parts" / "x.npz", 0, 10, 5, {"tolerance": 0.2}), SavedRanker(saved, folder, Ranker)
 
 
 def test_refusals_of_a_worker(graph: Graph, tmp_path: Path) -> None:

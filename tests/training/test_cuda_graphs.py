@@ -22,7 +22,7 @@ def make_trainer(device: torch.device, folder: Path) -> Trainer:
     training = TrainConfig(epochs=4, batch_size=100, precision="float32", average=0.9)
     inputs = make_inputs(graph, store, model, split.train, device)
     torch.manual_seed(0)
-    made = VCRGraphormer(model, 8, 3, 2, 4).to(device)
+    made = VCRGraphormer(model, store.layout, num_features=8, num_outputs=3).to(device)
     labels = np.asarray(graph.labels)
     train, val = (Examples(part, labels[part]) for part in (split.train, split.val))
     return Trainer(made, inputs, train, val, "classification", training)

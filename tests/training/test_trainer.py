@@ -61,7 +61,8 @@ def make_trainer(
     labels = np.asarray(graph.labels)
     inputs = inputs or make_inputs(graph, store, model, split.train, torch.device("cpu"))
     torch.manual_seed(training.seed)
-    made = VCRGraphormer(model, graph.num_features, graph.num_classes, 2, 4, graph.num_classes, 160, 4)
+    sizes = {"num_features": graph.num_features, "num_outputs": graph.num_classes, "num_labels": graph.num_classes}
+    made = VCRGraphormer(model, store.layout, num_nodes=160, **sizes)
     train, val = (Examples(part, labels[part]) for part in (split.train, split.val))
     return Trainer(made, inputs, train, val, "classification", training, folder=folder)
 

@@ -16,9 +16,8 @@ from ..data.contract import Task
 from ..errors import ConfigError
 from ..model.batches import Inputs
 from ..model.transformer import VCRGraphormer
+from ..tokens.layout import Layout
 from ..training.devices import memory_advice, within_memory
-
-KINDS_OF_TOKEN = ("self", "hop", "structure", "content")
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +43,8 @@ class Attributions:
         False for padding.
     ids, scores : [m, S]
         The token's node (-1 for hops and padding, n + s for super node s) and its scalar weight.
-    kinds : int64 [S]
-        Place in `KINDS_OF_TOKEN`.
+    layout : Layout
+        Which token stands where.
     """
 
     nodes: NDArray[np.int64]
@@ -57,7 +56,12 @@ class Attributions:
     shown: NDArray[np.bool_]
     ids: NDArray[np.int64]
     scores: NDArray[np.float32]
-    kinds: NDArray[np.int64]
+    layout: Layout
+
+    @property
+    def kinds(self) -> NDArray[np.int64]:
+        """Return the kind of each place [S], as an index into `layout.names`."""
+        return self.layout.kinds
 
     @property
     def attends(self) -> bool:
@@ -84,7 +88,6 @@ def attribute(
     lists_at_once: int,
     column: int | None = None,
     scale: tuple[Any, Any] | None = None,
-    structure_supers: int = 0,
     progress: Progress | None = None,
 ) -> Attributions:
     """Read the token lists of some nodes once whole, and once without each token.
@@ -97,8 +100,6 @@ def attribute(
         Explain this output instead of the most probable one (of the first target for regression).
     scale
         Mean and deviation of regression targets.
-    structure_supers
-        How many super nodes precede those of content in `Inputs`, where super nodes may be tokens.
     """
     if not len(nodes):
         raise ConfigError("there are no nodes to explain: the list is empty")
@@ -130,9 +131,10 @@ def attribute(
     names = ("outputs", "column", "attention", "readout", "effect", "shown")
     arrays = {name: np.concatenate(pieces) for name, pieces in zip(names, zip(*parts, strict=True), strict=True)}
     ids, scores = _ids_and_scores(inputs, nodes)
-    kinds = kinds_of_tokens(inputs)
-    ids[(ids >= inputs.num_nodes) & (kinds == 3)] -= structure_supers
-    return Attributions(nodes=nodes, ids=ids, scores=scores, kinds=kinds, **arrays)
+    for kind in inputs.layout.supers:  # numbered across kinds in the inputs, by kind everywhere else
+        own = ids[:, inputs.layout.places(kind)]
+        own[own >= inputs.num_nodes] -= inputs.layout.super_offset(kind)
+    return Attributions(nodes=nodes, ids=ids, scores=scores, layout=inputs.layout, **arrays)
 
 
 def _token_lists(
@@ -175,20 +177,13 @@ def _received(attention: Tensor, shown: Tensor) -> Tensor:
     return total.mean((0, 2))
 
 
-def kinds_of_tokens(inputs: Inputs) -> NDArray[np.int64]:
-    """The kind of each place in a token list."""
-    neighbours = inputs.num_tokens - 1 - inputs.num_hops
-    counts = [1, inputs.num_hops, inputs.structure_tokens, neighbours - inputs.structure_tokens]
-    return np.repeat(np.arange(4), counts)
-
-
 def _ids_and_scores(inputs: Inputs, nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     chosen = torch.from_numpy(nodes).to(inputs.home)
     neighbours = torch.cat([part[chosen] for part in inputs.ids], 1).cpu().numpy().astype(np.int64)
-    hops = np.full((len(nodes), inputs.num_hops), -1)
+    hops = np.full((len(nodes), inputs.layout.hops), -1)
     ids = np.concatenate([nodes[:, None], hops, neighbours], 1)
     scores = torch.cat([part[chosen].float() for part in inputs.scores], 1).cpu().numpy()
-    own = np.broadcast_to(inputs.own_scores.cpu().numpy(), (len(nodes), 1 + inputs.num_hops))
+    own = np.broadcast_to(inputs.own_scores.cpu().numpy(), (len(nodes), inputs.layout.first_neighbour))
     return ids, np.concatenate([own, scores], 1).astype(np.float32)
 
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from ..data.graph import Graph
 from ..ranking.kernels.search import mark_clusters
 from ..ranking.pagerank import Ranker
-from ..tokens.config import KINDS
 from ..tokens.hops import normalized_adjacency
 from ..tokens.store import TokenStore
 from .distances import hop_distances
@@ -83,7 +82,7 @@ def measure_criteria(
             float(sum(array.nbytes for name, array in store.arrays.items() if name.startswith("hop_"))),
         )
     ]
-    lists = np.concatenate([np.asarray(store.ids(kind)[nodes]) for kind in KINDS], 1)
+    lists = store.neighbours(nodes)
     if lists.shape[1]:
         rows += [
             _plain(graph, store, nodes, clusters, count, lists.shape[1]),
@@ -93,11 +92,11 @@ def measure_criteria(
 
 
 def _plain(graph: Graph, store: TokenStore, nodes: Any, clusters: Any, count: int, k: int) -> Criteria:
-    restart, seed = float(store.config["restart"]), int(store.config["seed"])
+    settings = store.settings
     start = time.perf_counter()
-    ranker = Ranker.prepare(graph, None, restart, seed=seed, partitioner=store.config.get("partitioner", "metis"))
+    ranker = Ranker.prepare(graph, None, settings.restart, seed=settings.seed, partitioner=settings.partitioner)
     prepared = time.perf_counter() - start
-    tolerance = float(store.config["tolerance"])
+    tolerance = settings.tolerance
     ranker.rank(nodes[:1], k, tolerance)  # what only the first call costs is no cost of a node
     start = time.perf_counter()
     ranking = ranker.rank(nodes, k, tolerance)
@@ -191,7 +190,7 @@ class _Hops:
             )
         same = None
         if graph.labels is not None and graph.task == "classification" and hops:
-            same = _same_label_in_hops(graph, nodes, hops, bool(store.config["self_loops"]))
+            same = _same_label_in_hops(graph, nodes, hops, store.settings.self_loops)
         return cls(float(hops >= 1), marks, max(0, hops - 2) / max(1, hops), same)
 
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from ..data.contract import Task
 from ..data.graph import Graph
 from ..errors import unknown_name
-from .attributions import KINDS_OF_TOKEN, Attributions
+from ..tokens.layout import HOP
+from .attributions import Attributions
 from .distances import hop_distances
 
 
@@ -54,20 +55,20 @@ def describe(graph: Graph, attributions: Attributions, row: int, train: NDArray[
     node = int(attributions.nodes[row])
     distances = hop_distances(graph, attributions.nodes[row : row + 1], attributions.ids[row : row + 1])[0]
     is_train = np.isin(attributions.ids[row], train)
-    attends = attributions.attends
+    attends, layout, kinds = attributions.attends, attributions.layout, attributions.kinds
     tokens = []
     for place in np.flatnonzero(attributions.shown[row]):
-        kind, token = int(attributions.kinds[place]), int(attributions.ids[row, place])
+        kind, token = layout.names[kinds[place]], int(attributions.ids[row, place])
         is_node = 0 <= token < graph.num_nodes
         tokens.append(
             Token(
-                kind=KINDS_OF_TOKEN[kind],
-                hop=int(place) if kind == 1 else None,
+                kind=kind,
+                hop=int(place) if kind == HOP else None,
                 node=token if is_node else None,
                 name=_name(graph, token) if is_node else None,
                 super_node=token - graph.num_nodes if token >= graph.num_nodes else None,
                 score=float(attributions.scores[row, place]),
-                distance=int(place) if kind == 1 else int(distances[place]) if distances[place] >= 0 else None,
+                distance=int(place) if kind == HOP else int(distances[place]) if distances[place] >= 0 else None,
                 # The target's own label is no input of its own prediction and is not shown as one.
                 label=label_text(graph, token) if is_node and is_train[place] and place > 0 else None,
                 attention=float(attributions.attention[row, place]) if attends else None,

@@ -11,8 +11,6 @@ from ..data.graph import Graph
 from ..ranking.connections import Connections
 from ..ranking.exact import exact_pagerank
 from ..ranking.ranker import Ranking
-from ..tokens.config import KINDS
-from ..tokens.store import TokenStore
 
 _AT_ONCE = 10  # sources: the dense vectors of all of them would not fit for large graphs
 
@@ -48,17 +46,6 @@ class Transfer:
     faded: NDArray[np.int64]
     losses: NDArray[np.float64]
     scores: NDArray[np.float64]
-
-
-def stored_connections(store: TokenStore) -> dict[str, Connections]:
-    """The super nodes behind the token lists of a store, by kind; kinds without tokens or super nodes are left out."""
-    found = {}
-    for kind in KINDS:
-        assignment = np.asarray(store.assignment(kind))
-        count = int(assignment.max()) + 1 if len(assignment) else 0
-        if count and store.ids(kind).shape[1]:
-            found[kind] = Connections(assignment, count)
-    return found
 
 
 def mass_transfer(

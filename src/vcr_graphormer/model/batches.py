@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..errors import ConfigError
+from ..tokens.layout import Layout
 from .matrices import Matrix, select, slice_rows
 
 _AHEAD = 2  # batches that lie ready in the background while one is in use
@@ -105,9 +107,9 @@ class Inputs:
     hops : L matrices [n, d]
         P^l X.
     ids, scores : [n, k], in one piece or several side by side
-        Neighbours, structure first, then content; -1 is padding, n + s is super node s (structure first, then content).
-    structure_tokens : int
-        How many of the k columns are structure.
+        Neighbours, kind by kind; -1 is padding, n + s is super node s, those of the first kind first.
+    layout : Layout
+        Which token stands where in a list.
     device : torch.device
         Where batches go.
     streamed : bool
@@ -118,7 +120,7 @@ class Inputs:
     hops: tuple[Matrix, ...]
     ids: tuple[Tensor, ...]
     scores: tuple[Tensor, ...]
-    structure_tokens: int
+    layout: Layout
     device: torch.device
     streamed: bool = False
     rich_tokens: int = 0
@@ -128,6 +130,14 @@ class Inputs:
     labels: Tensor | None = None
     adjacency: Matrix | None = None
 
+    def __post_init__(self) -> None:
+        neighbours = sum(int(part.shape[1]) for part in self.ids)
+        if (len(self.hops), neighbours) != (self.layout.hops, self.layout.num_neighbours):
+            raise ConfigError(
+                f"the inputs have {len(self.hops)} hops and {neighbours} neighbours, their layout {self.layout.hops} "
+                f"and {self.layout.num_neighbours}"
+            )
+
     @property
     def num_nodes(self) -> int:
         """Nodes of the graph."""
@@ -136,12 +146,12 @@ class Inputs:
     @property
     def num_hops(self) -> int:
         """The paper's L."""
-        return len(self.hops)
+        return self.layout.hops
 
     @property
     def num_tokens(self) -> int:
         """Length of a token list."""
-        return 1 + self.num_hops + sum(int(part.shape[1]) for part in self.ids)
+        return self.layout.num_tokens
 
     @property
     def num_bytes(self) -> int:
@@ -182,7 +192,7 @@ class Inputs:
             place, rows = self._rows(place)
         mask = None
         if self.padded:
-            shown = torch.ones(len(nodes), 1 + self.num_hops, dtype=torch.bool, device=ids.device)
+            shown = torch.ones(len(nodes), self.layout.first_neighbour, dtype=torch.bool, device=ids.device)
             mask = torch.cat([shown, ids >= 0], 1)
         labels = None
         if self.labels is not None:

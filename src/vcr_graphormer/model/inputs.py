@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,7 @@ from torch import Tensor
 from ..base.machine import available_memory
 from ..data.graph import Graph
 from ..errors import GraphError, StoreError
-from ..tokens.config import KINDS
-from ..tokens.store import TokenStore
+from ..tokens.lists import Kept, TokenLists
 from .batches import Inputs
 from .config import ModelConfig
 from .labels import label_hops, label_matrix
@@ -34,12 +33,13 @@ _SHARE = 0.5  # of the free memory that inputs may take; the rest is for activat
 
 def make_inputs(
     graph: Graph,
-    store: TokenStore,
+    lists: TokenLists,
     model: ModelConfig,
     train: NDArray[np.int64],
     device: torch.device,
     dtype: torch.dtype = torch.float32,
     streamed: bool | None = None,
+    kept: Kept | None = None,
 ) -> Inputs:
     """Turn features, hops, token lists and, where the model asks for them, training labels into tensors.
 
@@ -49,58 +49,62 @@ def make_inputs(
 
     Parameters
     ----------
+    lists
+        Token lists in memory, or a `TokenStore`.
     train
         Training nodes: only their labels are ever used.
     dtype
         Of features on a GPU.
     streamed
         Decide instead of measuring.
+    kept
+        Tensors of earlier calls with the same graph and device, to which this call adds its own.
     """
     if graph.features is None:
         raise GraphError("the graph has no features: use graph.with_features('degree') or 'identity'")
-    if store.num_nodes != graph.num_nodes or store.config["num_features"] != graph.num_features:
+    if lists.num_nodes != graph.num_nodes or lists.num_features != graph.num_features:
         raise StoreError(
-            f"{store.path} has {store.num_nodes} nodes with {store.config['num_features']} features, the graph "
+            f"{lists.where} has {lists.num_nodes} nodes with {lists.num_features} features, the graph "
             f"{graph.num_nodes} with {graph.num_features}: these are tokens of another graph"
         )
-    model.check(store.num_hops)
-    matrices = [graph.features, *(store.hop(number) for number in range(1, store.num_hops + 1))]
-    links = [adjacency_rows(graph)] if model.adjacency_rows else []
-    dense, fits = residence([*matrices, *links], device, dtype)
+    model.check(lists.num_hops)
+    kept = kept or Kept()
+    matrices: dict[str, Any] = {"features": graph.features}
+    self_loops = lists.settings.self_loops
+    matrices |= {f"hop {number} {self_loops}": lists.hop(number) for number in range(1, lists.num_hops + 1)}
+    if model.adjacency_rows:
+        matrices["adjacency"] = kept.once("adjacency rows", partial(adjacency_rows, graph))
+    dense, fits = residence([matrix for name, matrix in matrices.items() if name not in kept.results], device, dtype)
     streamed = not fits if streamed is None else streamed
     on_device = device.type != "cpu" and not streamed
     home = device if on_device else torch.device("cpu")
 
-    def place(matrix: Any) -> Matrix:
-        return to_matrix(matrix, home, dtype if on_device else None, dense and on_device)
+    def place(name: str) -> Matrix:
+        how = dtype if on_device else None
+        return kept.once(name, lambda: to_matrix(matrices[name], home, how, dense and on_device))
 
-    features, *hops = (place(matrix) for matrix in matrices)
     known = label_matrix(graph, train) if model.label_embedding or model.label_hops else None
     around = None
     if known is not None and model.label_hops:
-        parts = label_hops(graph, known, model.label_hops, bool(store.config["self_loops"]))
-        around = torch.from_numpy(np.stack(parts, axis=1)).to(home)
-    super_rows, own = None, None
-    ids = [_tensor(store.ids(kind), home) for kind in KINDS]
-    means = [store.super_features(kind) for kind in KINDS]
-    if means[0] is not None and means[1] is not None:
-        leave_out = store.config["content"] == "labels" and bool(store.config["leave_own_label_out"])
-        super_rows, own = super_nodes(means, store.assignment("content"), leave_out, home)
-        ids[1] = torch.where(ids[1] >= graph.num_nodes, ids[1] + len(means[0]), ids[1])
+        around = torch.from_numpy(np.stack(label_hops(graph, known, model.label_hops, self_loops), axis=1)).to(home)
+    ids = {kind: _tensor(lists.ids(kind), home) for kind in lists.layout.counts}
+    for kind in lists.layout.supers:
+        offset = lists.layout.super_offset(kind)
+        ids[kind] = torch.where(ids[kind] >= graph.num_nodes, ids[kind] + offset, ids[kind]) if offset else ids[kind]
     return Inputs(
-        features,
-        tuple(hops),
-        _joined(ids, streamed),
-        _joined([_tensor(store.scores(kind), home) for kind in KINDS], streamed),
-        int(store.ids("structure").shape[1]),
-        device,
-        streamed,
-        model.rich_tokens,
-        super_rows,
-        own,
-        around,
-        torch.from_numpy(known).to(home) if known is not None and model.label_embedding else None,
-        place(links[0]) if links else None,
+        features=place("features"),
+        hops=tuple(place(name) for name in matrices if name.startswith("hop ")),
+        ids=_joined(list(ids.values()), streamed),
+        scores=_joined([_tensor(lists.scores(kind), home) for kind in lists.layout.counts], streamed),
+        layout=lists.layout,
+        device=device,
+        streamed=streamed,
+        rich_tokens=model.rich_tokens,
+        super_rows=super_rows(lists, home),
+        own=own_super_nodes(lists, home),
+        label_hops=around,
+        labels=torch.from_numpy(known).to(home) if known is not None and model.label_embedding else None,
+        adjacency=place("adjacency") if model.adjacency_rows else None,
     )
 
 
@@ -152,25 +156,24 @@ def _tensor(array: Any, home: torch.device, dtype: torch.dtype | None = None) ->
         return torch.from_numpy(np.asarray(array)).to(home, dtype)
 
 
-def super_nodes(
-    means: Sequence[Any], assignment: Any, leave_out: bool, home: torch.device
-) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
-    """Mean features of super nodes, structure before content, and each training node's own class among them.
+def super_rows(lists: TokenLists, home: torch.device) -> Tensor | None:
+    """Return the mean features of all super nodes, kind by kind; None where super nodes are no tokens."""
+    if not lists.layout.supers:
+        return None
+    means = [lists.super_features(kind) for kind in lists.layout.supers]
+    return torch.cat([_tensor(part, home, torch.float32) for part in means])
 
-    Parameters
-    ----------
-    means
-        Of structure and of content super nodes.
-    assignment
-        The content super node of each node, -1 for none.
-    leave_out
-        Whether a node's own part is to be taken out of the mean of its class.
+
+def own_super_nodes(lists: TokenLists, home: torch.device) -> tuple[Tensor, Tensor] | None:
+    """Return each training node's own class among the super nodes, and the members of that class.
+
+    None where no node's own part has to be taken out of the mean of its class.
     """
-    rows = torch.cat([_tensor(part, home, torch.float32) for part in means])
-    if not leave_out or not len(means[1]):
-        return rows, None
-    members = np.asarray(assignment)
-    sizes = np.bincount(members[members >= 0], minlength=len(means[1]))
-    own = np.where(members >= 0, members + len(means[0]), -1)
-    counts = np.where(members >= 0, sizes[members], 0)
-    return rows, (_tensor(own, home, torch.int64), _tensor(counts, home, torch.float32))
+    for kind, count in lists.layout.supers.items():
+        if count and lists.leaves_out(kind):
+            members = np.asarray(lists.assignment(kind))
+            sizes = np.bincount(members[members >= 0], minlength=count)
+            own = np.where(members >= 0, members + lists.layout.super_offset(kind), -1)
+            counts = np.where(members >= 0, sizes[members], 0)
+            return _tensor(own, home, torch.int64), _tensor(counts, home, torch.float32)
+    return None

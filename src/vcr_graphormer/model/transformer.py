@@ -10,6 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from ..errors import ConfigError
+from ..tokens.layout import Layout
 from .batches import Batch
 from .config import ModelConfig
 from .dropout import Dropout, dropout
@@ -68,6 +69,11 @@ class EncoderLayer(nn.Module):
         return dropout(weights, share) @ value
 
 
+def _small(count: int, width: int) -> Tensor:
+    """Return the start of embeddings that are added to tokens: small, so that the tokens rule at first."""
+    return torch.randn(count, width) * 0.02
+
+
 class VCRGraphormer(nn.Module):
     """Token lists → logits.
 
@@ -75,36 +81,34 @@ class VCRGraphormer(nn.Module):
     ----------
     config
         The sizes and switches.
+    layout
+        Which token stands where in a list, for embeddings of kinds and ranks.
     num_features
         Width d of the features.
     num_outputs
         Classes, label columns or targets.
-    num_hops
-        The paper's L, for the kind embedding.
-    structure_tokens
-        How many of the neighbours are structure-aware; the rest is content-aware.
     num_labels
         Width of the label rows, for label hops and label embedding.
     num_nodes
         Nodes of the graph, for adjacency rows.
-    content_tokens
-        How many content-aware neighbours there are, for the rank embedding.
     """
 
     def __init__(
         self,
         config: ModelConfig,
+        layout: Layout,
+        *,
         num_features: int,
         num_outputs: int,
-        num_hops: int,
-        structure_tokens: int,
         num_labels: int = 0,
         num_nodes: int = 0,
-        content_tokens: int = 0,
     ) -> None:
         super().__init__()
-        self.config = config.check(num_hops)
-        self.num_hops, self.structure_tokens, self.num_outputs = num_hops, structure_tokens, num_outputs
+        self.config = config.check(layout.hops)
+        self.layout, self.num_outputs = layout, num_outputs
+        # On the device of the weights, so that a step can be recorded; no part of the saved state.
+        self.kind_of_place: Tensor
+        self.register_buffer("kind_of_place", torch.from_numpy(layout.embeddings), persistent=False)
         width = config.hidden_channels
         bound = 1 / math.sqrt(num_features + 1)  # [X ‖ w] W is one linear layer with d + 1 inputs
         inputs = [num_features] * (1 + config.rich_tokens) + [num_nodes] * config.adjacency_rows
@@ -113,13 +117,12 @@ class VCRGraphormer(nn.Module):
         )
         self.score_weight = nn.Parameter(torch.empty(width).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(width).uniform_(-bound, bound))
-        self.kinds = nn.Parameter(torch.randn(num_hops + 3, width) * 0.02) if config.kind_embedding else None
-        ranks = structure_tokens + content_tokens
-        if config.rank_embedding and not ranks:
+        self.kinds = nn.Parameter(_small(layout.num_embeddings, width)) if config.kind_embedding else None
+        if config.rank_embedding and not layout.num_neighbours:
             raise ConfigError(
                 "model.rank_embedding is on but there are no neighbours: give structure or content tokens"
             )
-        self.ranks = nn.Parameter(torch.randn(ranks, width) * 0.02) if config.rank_embedding else None
+        self.ranks = nn.Parameter(_small(layout.num_neighbours, width)) if config.rank_embedding else None
         self.label_hop_weight = self._label_weight(num_labels) if config.label_hops else None
         self.label_weight = self._label_weight(num_labels) if config.label_embedding else None
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
@@ -175,23 +178,22 @@ class VCRGraphormer(nn.Module):
         if batch.own is not None and batch.super_rows is not None:
             tokens = self._without_own(tokens, batch, len(projected) - len(batch.super_rows))
         tokens = torch.addcmul(tokens, batch.scores.to(tokens.dtype)[..., None], self.score_weight)
+        if tokens.shape[1] != self.layout.num_tokens:
+            raise ConfigError(
+                f"the lists have {tokens.shape[1]} tokens, the model was made for {self.layout.num_tokens}: "
+                f"give it the layout of the lists"
+            )
         if self.kinds is not None:
-            tokens = tokens + F.embedding(self._kinds(tokens.shape[1], tokens.device), self.kinds)
+            tokens = tokens + F.embedding(self.kind_of_place, self.kinds)
         if self.ranks is not None:
-            places = F.pad(self.ranks, (0, 0, 1 + self.num_hops, 0))
-            if len(places) != tokens.shape[1]:
-                raise ConfigError(
-                    f"the lists have {tokens.shape[1]} tokens, the model was made for {len(places)}: "
-                    f"give it content_tokens"
-                )
-            tokens = tokens + places
+            tokens = tokens + F.pad(self.ranks, (0, 0, self.layout.first_neighbour, 0))
         if self.label_hop_weight is not None and batch.label_hops is not None:
             around = batch.label_hops.to(tokens.dtype) @ self.label_hop_weight
             # Hop tokens follow the node itself.
             tokens = tokens + F.pad(around, (0, 0, 1, tokens.shape[1] - 1 - around.shape[1]))
         if self.label_weight is not None and batch.labels is not None:
             given = batch.labels.to(tokens.dtype) @ self.label_weight
-            tokens = tokens + F.pad(given, (0, 0, 1 + self.num_hops, 0))
+            tokens = tokens + F.pad(given, (0, 0, self.layout.first_neighbour, 0))
         tokens = dropout(tokens, self.config.embedding_dropout if self.training else 0.0)
         return tokens, self._hide_some(batch, tokens)
 
@@ -220,15 +222,9 @@ class VCRGraphormer(nn.Module):
         itself = (project(features, self.feature_weights[0]) + self.bias)[:, None]
         others = (members - 1).clamp(min=1)[:, None, None]
         is_own = (batch.place[:, 1:] - num_rows == place[:, None]) & (place[:, None] >= 0)
-        is_own = F.pad(is_own, (1 + self.num_hops, 0))[..., None]
+        is_own = F.pad(is_own, (self.layout.first_neighbour, 0))[..., None]
         without = (members[:, None, None] * tokens - itself) / others
         return torch.where(is_own, without.to(tokens.dtype), tokens)
-
-    def _kinds(self, length: int, device: torch.device) -> Tensor:
-        """The kind of each token: 0 itself, 1 … L hops, L + 1 structure, L + 2 content."""
-        kinds = torch.arange(length, device=device).clamp(max=self.num_hops + 1)
-        kinds[1 + self.num_hops + self.structure_tokens :] = self.num_hops + 2
-        return kinds
 
     def _hide_some(self, batch: Batch, tokens: Tensor) -> Tensor | None:
         if not (self.training and self.config.token_dropout):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,18 +15,18 @@ from ..base.folders import open_folder, write_folder
 from ..base.machine import default_threads
 from ..data.graph import Graph
 from ..errors import StoreError
+from .connections import Connections
 from .kernels.links import rank_by_links, row_lengths
 from .kernels.push import Arcs
-from .ranker import Ranking, empty_lists
+from .ranker import Effort, Preparation, Ranking, empty_lists
 from .second_level import with_weights
 
 # A node that so many link to says little about who is alike, and looking at all pairs of them costs its square.
 MOST_LINKS = 4096
-
-
 FORMAT_VERSION = 1
-
-
+# Bytes, read off the code: lengths and two working arrays per thread; order and arcs while they are turned around.
+LINKS_PER_NODE = 12
+LINKS_PER_ARC = 24
 KIND = "likeness"  # the name of the format, as the first release wrote it
 
 
@@ -45,13 +45,16 @@ class LinkRanker:
         |A(u, :)|.
     """
 
+    stage: ClassVar[str] = "links"
+    uses_clusters: ClassVar[bool] = False
+
     links: Arcs
     back: Arcs
     lengths: NDArray[np.float64]
 
     @classmethod
-    def prepare(cls, graph: Graph) -> LinkRanker:
-        """Turn the arcs around, where they have a direction, and measure the rows."""
+    def prepare(cls, graph: Graph, connections: Connections | None = None, **how: Unpack[Preparation]) -> LinkRanker:
+        """Turn the arcs around, where they have a direction, and measure the rows; super nodes play no part."""
         links = _arcs(graph)
         back = _turned(graph) if graph.directed else links
         return cls(links, back, row_lengths(*links, back.indptr, MOST_LINKS))
@@ -83,7 +86,7 @@ class LinkRanker:
             back = Arcs(*(np.asarray(arrays[f"back_{name}"]) for name in Arcs._fields))
         return cls(links, back, np.asarray(arrays["lengths"]))
 
-    def rank(self, sources: Any = None, k: int = 20, threads: int | None = None) -> Ranking:
+    def rank(self, sources: Any = None, k: int = 20, **how: Unpack[Effort]) -> Ranking:
         """The k nodes most like each source (default: all nodes), the source itself left out.
 
         >>> pages = Graph.from_edges([[0, 0, 1, 1, 2], [3, 4, 3, 4, 4]], directed=True)
@@ -111,11 +114,23 @@ class LinkRanker:
                 )
             )
 
-        count = default_threads(threads)
+        count = default_threads(how.get("threads"))
         with ThreadPoolExecutor(count) as pool:
             ends = [len(nodes) * number // count for number in range(count + 1)]
             visits = sum(pool.map(work, map(slice, ends, ends[1:])))
         return Ranking(ids, scores, nodes, visits)
+
+    @classmethod
+    def memory(cls, graph: Graph, threads: int, partitioner: str) -> dict[str, int]:
+        """Return the bytes for the similarity of links, about, beyond the graph itself."""
+        turned = LINKS_PER_ARC * graph.num_arcs if graph.directed else 0
+        return {"neighbours by links": LINKS_PER_NODE * (1 + threads) * graph.num_nodes + turned}
+
+    @classmethod
+    def saved_bytes(cls, graph: Graph) -> int:
+        """Return the bytes that `save` writes: lengths, and the arcs turned around where they have a direction."""
+        per_arc = 4 if graph.weights is None else 8
+        return 8 * graph.num_nodes + (8 * graph.num_nodes + per_arc * graph.num_arcs) * graph.directed
 
 
 def _arcs(graph: Graph) -> Arcs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,25 @@ from .ranker import Ranking, empty_lists
 from .second_level import EXACT, SMALL_GRAPH, coarse_clusters, compute_vectors, make_arcs, new_scratch, with_weights
 
 BUDGET = 2 * 2**30
-
-
 FORMAT_VERSION = 1
-
-
 KIND = "ranker"
+# Bytes, measured on generated graphs of 0.6 to 62 million edges (results/scale.json, docs/large-graphs.md).
+METIS_PER_ARC = 85
+PARTITION_PER_NODE = 200
+VECTORS_PER_NODE = 330
+THREAD_PER_NODE = 40
+WEIGHTS_PER_ARC = 12
+RANKER_PER_NODE = 230
+# The push of every source starts with this residual per edge weight, whatever its k-th score will be.
+FIRST_TOLERANCE = 1e-3
+# Sources whose k-th score is minute would wander: no push goes below this fraction of the tolerance, which is 1e-5 at
+# the default tolerance.
+FLOOR = 1.4e-4
+# Up to this tolerance the look back is worth its visits (results/ranking_ablation.json).
+LOOK_BACK_BELOW = 0.2
+# Without look back it takes a finer push to come as close.
+DIRECTED_TOLERANCE = 1 / 4
+BLOCKS_PER_THREAD = 16  # so that threads end together
 
 
 def rank(
@@ -37,17 +50,11 @@ def rank(
     k: int = 20,
     restart: float = 0.15,
     sources: Any = None,
-    tolerance: float = TOLERANCE,
-    leave_out: bool = False,
-    threads: int | None = None,
-    keep_super: bool = False,
-    seed: int = 0,
-    budget: int = BUDGET,
-    partitioner: str = "metis",
+    **how: Unpack[Options],
 ) -> Ranking:
     """Find the top k nodes of the personalized PageRank of each source on the rewired graph.
 
-    The source itself takes no slot, and super nodes take none unless `keep_super`.
+    The source itself takes no place in its list, and super nodes take none unless `keep_super`.
 
     Parameters
     ----------
@@ -57,31 +64,39 @@ def rank(
         Probability to return to the source in each step (1 - the paper's α).
     sources
         Node ids; default all nodes.
-    tolerance
-        Residual per edge weight at which the push stops, as a share of the k-th score: smaller is closer and slower.
-    leave_out
-        Rank each connected source as if its own edge to its super node were absent.
-    threads
-        Default: all cores this process may use. The result does not depend on it.
-    seed
-        Seed of METIS for the second level.
-    budget
-        Bytes for the vectors of the second level.
-    partitioner
-        Of the clusters of the second level: metis, or propagation, whose memory does not grow with the edges.
+    **how
+        Everything else, by name: `tolerance`, `leave_out`, `keep_super` as in `Effort`; `seed`, `partitioner`, `budget`
+        as in `Preparation`; `threads`.
 
     >>> from vcr_graphormer import Graph
     >>> ranking = rank(Graph.from_edges([[0, 1, 2], [1, 2, 3]]), k=2, sources=[0])
     >>> ranking.ids.tolist(), [f"{score:.3f}" for score in ranking.scores[0]]
     ([[1, 2]], ['0.358', '0.238'])
     """
-    ranker = Ranker.prepare(graph, connections, restart, None, seed, threads, budget, partitioner)
-    return ranker.rank(sources, k, tolerance, leave_out, keep_super, threads)
+    threads, seed, budget = how.get("threads"), how.get("seed", 0), how.get("budget", BUDGET)
+    ranker = Ranker.prepare(graph, connections, restart, None, seed, threads, budget, how.get("partitioner", "metis"))
+    tolerance, keep_super = how.get("tolerance", TOLERANCE), how.get("keep_super", False)
+    return ranker.rank(sources, k, tolerance, how.get("leave_out", False), keep_super, threads)
+
+
+class Options(TypedDict, total=False):
+    """What `rank` takes by name: how to prepare and how to rank."""
+
+    tolerance: float
+    leave_out: bool
+    keep_super: bool
+    seed: int
+    partitioner: str
+    budget: int
+    threads: int | None
 
 
 @dataclass(frozen=True, eq=False)
 class Ranker:
     """A rewired graph made ready for ranking: its vectors are computed once and serve any number of sources."""
+
+    stage: ClassVar[str] = "vectors"
+    uses_clusters: ClassVar[bool] = True
 
     arcs: Arcs
     assignment: NDArray[np.int32]
@@ -157,11 +172,10 @@ class Ranker:
         nodes = np.arange(num_nodes) if sources is None else check_sources(sources, num_nodes)
         ids, scores = empty_lists(len(nodes), k, np.float64)
         kth = _entry_after(vectors, k)
-        # The floor keeps sources whose k-th score is minute from wandering: 1e-5 at the default tolerance.
-        first, floor, slack = 1e-3, 1.4e-4 * tolerance, 1.0
-        back = not self.directed and tolerance <= 0.2
+        first, floor, slack = FIRST_TOLERANCE, FLOOR * tolerance, 1.0
+        back = not self.directed and tolerance <= LOOK_BACK_BELOW
         if self.directed:
-            tolerance = tolerance / 4  # without look back it takes a finer push to come as close
+            tolerance = tolerance * DIRECTED_TOLERANCE
         if len(self.arcs.indices) <= SMALL_GRAPH:
             first, floor, slack = EXACT, EXACT, 0.0
 
@@ -192,10 +206,24 @@ class Ranker:
 
         # Sources of one cluster touch the same memory.
         count = default_threads(threads)
-        blocks = np.array_split(np.argsort(vectors.group[nodes], kind="stable"), 16 * count)
+        blocks = np.array_split(np.argsort(vectors.group[nodes], kind="stable"), BLOCKS_PER_THREAD * count)
         with ThreadPoolExecutor(count) as pool:
             visits = sum(pool.map(work, [blocks[i::count] for i in range(count)]))
         return Ranking(ids, scores.astype(np.float32), nodes, int(visits))
+
+    @classmethod
+    def memory(cls, graph: Graph, threads: int, partitioner: str) -> dict[str, int]:
+        """Return the bytes for clusters and for rankings, about, beyond the graph itself."""
+        by_metis = partitioner == "metis"
+        clusters = METIS_PER_ARC * graph.num_arcs if by_metis else PARTITION_PER_NODE * graph.num_nodes
+        rankings = (VECTORS_PER_NODE + THREAD_PER_NODE * threads) * graph.num_nodes
+        rankings += WEIGHTS_PER_ARC * graph.num_arcs if graph.weights is not None else 0
+        return {"clusters": clusters, "rankings": rankings}
+
+    @classmethod
+    def saved_bytes(cls, graph: Graph) -> int:
+        """Return the bytes that `save` writes, about."""
+        return RANKER_PER_NODE * graph.num_nodes
 
 
 def _members(connections: Connections) -> Members:

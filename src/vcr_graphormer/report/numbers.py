@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from ..base.files import read_json
 from ..base.jobs import Progress
 from ..data.metrics import decide
-from ..explain.attributions import KINDS_OF_TOKEN, Attributions
+from ..explain.attributions import Attributions
 from ..explain.criteria import COLUMNS, measure_criteria, same_label_neighbours
 from ..explain.explanation import output_names
-from ..explain.rewiring import Transfer, estimate_transfer, stored_connections
+from ..explain.rewiring import Transfer, estimate_transfer
 from ..explain.slices import by_class, by_degree, by_homophily, calibration, confusion, degree_groups, local_homophily
 from ..ranking.pagerank import Ranker
 from ..ranking.second_level import coarse_clusters
@@ -48,12 +48,12 @@ def by_kind(attributions: Attributions) -> list[dict[str, Any]]:
     everyone = np.ones(len(attributions.nodes), dtype=np.bool_)
     counts = {
         kind: float(attributions.shown[:, attributions.kinds == place].sum(1).mean())
-        for place, kind in enumerate(KINDS_OF_TOKEN)
+        for place, kind in enumerate(attributions.layout.names)
     }
     found = _averages(attributions, everyone)
     return [
         {"kind": kind, "tokens": counts[kind], "attention": found["attention"].get(kind), "effect": found[kind]}
-        for kind in KINDS_OF_TOKEN
+        for kind in attributions.layout.names
         if kind in found
     ]
 
@@ -74,7 +74,7 @@ def effects(run: Run, attributions: Attributions) -> dict[str, list[dict[str, An
 def _averages(attributions: Attributions, rows: NDArray[np.bool_]) -> dict[str, Any]:
     """Of some nodes: mean absolute effect of each kind that occurs, and its share of attention if the model attends."""
     found: dict[str, Any] = {"count": int(rows.sum()), "attention": {}}
-    for number, kind in enumerate(KINDS_OF_TOKEN):
+    for number, kind in enumerate(attributions.layout.names):
         chosen = attributions.kinds == number
         shown = attributions.shown[rows][:, chosen]
         if shown.any():
@@ -117,16 +117,15 @@ def rewiring(run: Run, nodes: NDArray[np.int64], progress: Progress | None = Non
     """The mass that super nodes move, for nodes of the sample: exactly where the graph is small, estimated anywhere."""
     found: dict[str, Any] = {}
     graph, tokens = run.graph, run.config.tokens
-    kinds = stored_connections(run.store)
+    kinds = run.store.connections()
     if not kinds:
         return found
     coarse = coarse_clusters(graph, tokens.seed, tokens.partitioner)  # these and the plain ranking serve both kinds
     plain = Ranker.prepare(graph, None, tokens.restart, coarse).rank(nodes, _LISTED, tokens.tolerance)
     exact = run.rewiring(nodes) if graph.num_arcs <= EXACT_ARCS else {}
     for number, (kind, connections) in enumerate(kinds.items(), start=1):
-        leave_out = kind == "content" and run.store.config["content"] == "labels" and tokens.leave_own_label_out
         ranker = Ranker.prepare(graph, connections, tokens.restart, coarse)
-        rewired = ranker.rank(nodes, _LISTED, tokens.tolerance, leave_out)
+        rewired = ranker.rank(nodes, _LISTED, tokens.tolerance, run.store.leaves_out(kind))
         estimate = estimate_transfer(plain, rewired)
         # What an estimate can see: the losses of other nodes than the source.
         row: dict[str, Any] = {"nodes": len(nodes), "estimate_elsewhere": float(estimate.mean())}

@@ -17,11 +17,11 @@ from ..base.files import replace_file
 from ..base.jobs import Progress
 from ..data.metrics import decide
 from ..data.split import PARTS
-from ..explain.attributions import KINDS_OF_TOKEN, Attributions
+from ..explain.attributions import Attributions
 from ..explain.distances import hop_distances
 from ..explain.explanation import label_text
 from ..runs.run import Run
-from ..tokens.config import KINDS
+from ..tokens.layout import HOP
 from . import numbers as inspection
 from .numbers import class_names, sample
 
@@ -52,7 +52,7 @@ def write_explanation(run: Run, node: int, transfer: dict[str, Any], file: Path,
     output
         The class that is explained, for all of them; default: what each is predicted as.
     """
-    ids = np.concatenate([run.store.ids(kind)[node] for kind in KINDS]).astype(np.int64)
+    ids = run.store.neighbours(np.array([node]))[0].astype(np.int64)
     others = np.unique(ids[(ids >= 0) & (ids < run.graph.num_nodes)])
     nodes = np.concatenate([[node], others])
     data = {
@@ -107,7 +107,11 @@ def collect(run: Run, nodes: int = SAMPLE, seed: int = 0, progress: Progress | N
         "reproduce": [_command(run)],
         "versions": metrics.get("versions"),
         "graph": _graph(run),
-        "config": {name: asdict(getattr(run.config, name)) for name in ("tokens", "model", "training")},
+        "config": {
+            "tokens": run.config.tokens.to_dict(),
+            "model": asdict(run.config.model),
+            "training": asdict(run.config.training),
+        },
         "history": {key: [row[key] for row in run.history] for key in ("epoch", "loss", "val_loss", "val")},
         "classes": class_names(run),
         "task": run.task,
@@ -175,7 +179,6 @@ def _explorer(run: Run, attributions: Attributions, wrong: NDArray[np.int64] | N
     token_label = np.where(inside & (part[token] == 1), labels[token], -1)
     token_label[:, 0] = -1  # the node's own label is no input of its own prediction
     mentioned = np.unique(token[inside])
-    counts = np.bincount(attributions.kinds, minlength=4)
     packed: dict[str, NDArray[Any]] = {
         "nodes": nodes.astype("<i4"),
         "part": part[nodes],
@@ -203,7 +206,7 @@ def _explorer(run: Run, attributions: Attributions, wrong: NDArray[np.int64] | N
         "hint": f"vcr-graphormer explain {shlex.quote(str(run.path))} --node id:N --html node.html",
         "wrong": None if wrong is None else len(wrong),
         "label_text": texts,
-        "layout": {kind: int(counts[place]) for place, kind in enumerate(KINDS_OF_TOKEN) if place},
+        "layout": {HOP: attributions.layout.hops, **attributions.layout.counts},
         "names": None if graph.names is None else {str(node): str(graph.names[node]) for node in mentioned.tolist()},
         **{name: base64.b64encode(array.tobytes()).decode() for name, array in packed.items()},
     }

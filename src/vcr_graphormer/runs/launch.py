@@ -21,6 +21,7 @@ from ..data.split import PARTS, Split
 from ..errors import GraphError, StoreError
 from ..model.labels import label_width, target_scale
 from ..tokens.build import check_tokens, tokenize
+from ..tokens.kinds import resolve
 from ..training.checkpoint import save_tensors
 from ..training.devices import find_device, memory_advice, within_memory
 from ..training.inference import compute
@@ -190,7 +191,7 @@ def _check(graph: Graph, split: Split, config: Config) -> None:
     if graph.features is None:
         raise GraphError("the graph has no features: use graph.with_features('degree') or 'identity'")
     split.check(graph.num_nodes, graph.labels, graph.class_names)
-    config.tokens.check(graph, split.train)
+    resolve(config.tokens, graph, split.train)
     config.model.check(config.tokens.hops)
     config.training.check(graph.task)
     choose_metric(config.training.metric, graph.task)

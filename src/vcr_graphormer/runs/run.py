@@ -23,11 +23,10 @@ from ..data.split import PARTS, Split
 from ..errors import ConfigError, GraphError, StoreError
 from ..explain.attributions import Attributions, attribute, faithfulness
 from ..explain.explanation import Explanation, describe, find_output
-from ..explain.rewiring import Transfer, mass_transfer, stored_connections
+from ..explain.rewiring import Transfer, mass_transfer
 from ..model.batches import Inputs
 from ..model.inputs import make_inputs
 from ..model.transformer import VCRGraphormer
-from ..tokens.config import KINDS
 from ..tokens.store import TokenStore
 from ..training.checkpoint import HISTORY, load_tensors, read_history
 from ..training.devices import choose_micro_batch, choose_precision, find_device
@@ -172,9 +171,7 @@ class Run:
 
     def new_model(self) -> VCRGraphormer:
         """A model of this run's sizes with fresh weights."""
-        sizes = {name: self.about[name] for name in SIZES}
-        sizes |= {f"{kind}_tokens": int(self.store.ids(kind).shape[1]) for kind in KINDS}
-        return VCRGraphormer(self.config.model, num_hops=self.store.num_hops, **sizes)
+        return VCRGraphormer(self.config.model, self.store.layout, **{name: self.about[name] for name in SIZES})
 
     @cached_property
     def model(self) -> VCRGraphormer:
@@ -240,12 +237,8 @@ class Run:
         """Attention, readout weight and effect of every token of some nodes, as arrays; default: all nodes."""
         chosen = find_nodes(self.graph, nodes)
         column = None if output is None else find_output(self.graph, self.about["num_outputs"], output)
-        means = self.store.super_features("structure")
-        supers = 0 if means is None else len(means)
         exact = self._exact
-        return attribute(
-            exact.model, exact.inputs, chosen, self.task, self.lists_at_once, column, self.scale, supers, progress
-        )
+        return attribute(exact.model, exact.inputs, chosen, self.task, self.lists_at_once, column, self.scale, progress)
 
     look = attributions  # its name in the first release
 
@@ -272,12 +265,11 @@ class Run:
         As in the token lists, a training node's own edge to its label's super node is left out where that was asked.
         """
         chosen, restart = find_nodes(self.graph, nodes), self.config.tokens.restart
-        by_label = self.store.config["content"] == "labels" and bool(self.store.config["leave_own_label_out"])
         return {
             kind: mass_transfer(
-                self.graph, made, chosen, restart, k, kind == "content" and by_label, self.store.ids(kind)[chosen]
+                self.graph, made, chosen, restart, k, self.store.leaves_out(kind), self.store.ids(kind)[chosen]
             )
-            for kind, made in stored_connections(self.store).items()
+            for kind, made in self.store.connections().items()
         }
 
     @property
@@ -291,16 +283,16 @@ class Run:
             raise GraphError(
                 f"the graph has {graph.num_features} features but the model was trained on {self.about['num_features']}"
             )
-        for name in ("hops", "structure_tokens", "content_tokens", "super_tokens", "self_loops"):
-            if tokens.config[name] != getattr(self.config.tokens, name):
+        for name in ("hops", "structure_tokens", "content_tokens", "link_tokens", "super_tokens", "self_loops"):
+            if getattr(tokens.settings, name) != getattr(self.config.tokens, name):
                 raise StoreError(
-                    f"{tokens.path} was made with tokens.{name} = {tokens.config[name]}, the model was trained with "
-                    f"{getattr(self.config.tokens, name)}"
+                    f"{tokens.path} was made with tokens.{name} = {getattr(tokens.settings, name)}, the model was "
+                    f"trained with {getattr(self.config.tokens, name)}"
                 )
-        if tokens.config["content"] != self.store.config["content"] and tokens.config["content_tokens"]:
+        if tokens.settings.content != self.store.settings.content and tokens.settings.content_tokens:
             raise StoreError(
-                f"{tokens.path} has content neighbours by {tokens.config['content']}, the model was trained with those "
-                f"by {self.store.config['content']}"
+                f"{tokens.path} has content neighbours by {tokens.settings.content}, the model was trained with those "
+                f"by {self.store.settings.content}"
             )
         if self.config.model.adjacency_rows and graph.num_nodes != self.about["num_nodes"]:
             raise GraphError("the model knows nodes by their links (adjacency_rows): it cannot read another graph")

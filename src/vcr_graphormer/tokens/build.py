@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import closing, nullcontext
-from dataclasses import asdict, replace
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -23,24 +23,19 @@ from ..base.folders import MANIFEST, digest, is_intact, write_manifest
 from ..base.jobs import JobFolder, Progress, Stages
 from ..base.machine import default_threads
 from ..data.graph import Graph
+from ..errors import ConfigError
 from ..ranking.connections import Connections
-from ..ranking.links import LinkRanker
-from ..ranking.pagerank import Ranker
-from ..ranking.second_level import coarse_clusters
-from .config import KINDS, TokenConfig
+from ..ranking.ranker import NodeRanker, Preparation
+from .config import TokenConfig
 from .hops import Step, propagate
-from .kinds import make_connections, member_means
+from .kinds import Kind, Train, kinds_of, member_means, resolve
+from .lists import SPARSE_PARTS, coarse_clusters, hop_arrays, open_hop
 from .resources import check_resources
 from .shards import SavedRanker, Shard, rank_shards
 from .store import FORMAT_VERSION, KIND, TokenStore
 
 SOURCES_AT_ONCE = 4096
-
-
 MOST_SHARDS = 1024  # each clears working memory for all nodes first, so their number must not grow with the graph
-
-
-SPARSE_PARTS = ("data", "indices", "indptr")
 
 
 def tokenize(
@@ -51,6 +46,7 @@ def tokenize(
     threads: int | None = None,
     progress: Progress | None = None,
     executor: Executor | None = None,
+    kinds: Sequence[Kind] = (),
 ) -> TokenStore:
     """Compute every node's token list, once, and store it.
 
@@ -72,21 +68,26 @@ def tokenize(
         `client.get_executor()` of dask.distributed, whose workers see `out` and the folder of the graph under the same
         path; a graph that was not opened from a folder is saved, its edges only, under `out` for the time of the job.
         On processors of one kind the result does not depend on it. It is not shut down.
+    kinds
+        More kinds of neighbours than the settings name, such as one of your own.
     """
     config = config or TokenConfig()
     nodes = None if train is None else np.unique(check_sources(train, graph.num_nodes, "train"))
-    content = config.check(graph, nodes)
+    settings = resolve(config, graph, nodes)
     threads = default_threads(threads)
-    identity = _identity(graph, nodes, config, content)
-    folder = Path(out)
+    identity = _identity(graph, nodes, config, settings, kinds)
+    folder, by_path = Path(out), _by_path(executor)
     if (folder / MANIFEST).is_file():
         return _open_checked(folder, identity)
-    check_resources(graph, config, threads, folder, _by_path(executor))
+    check_resources(graph, settings, threads=threads, folder=folder, by_path=by_path, kinds=kinds)
     with JobFolder(folder, identity) as work:
-        job = _Job(graph, nodes, config, content, work, threads, progress or (lambda *_: None), executor)
+        everything = (*kinds_of(settings), *kinds)
+        job = _Job(graph, nodes, settings, everything, work, threads, progress or (lambda *_: None), executor)
         arrays = {**job.rank_all(), **job.hop_all()}
-        settings = {**asdict(config), "content": content, "num_features": graph.num_features}
-        meta = {"config": settings, "identity": identity}
+        about = {**settings.to_dict(), "num_features": graph.num_features}
+        meta: dict[str, Any] = {"config": about, "identity": identity}
+        if kinds:
+            meta["kinds"] = [[kind.name, kind.leaves_out(settings)] for kind in kinds]
         write_manifest(folder, KIND, FORMAT_VERSION, arrays, meta, work.checksums)
         # The store is complete. Measurements lie beside it, not in it: its bytes depend on its input alone.
         with replace_file(folder / "stages.json") as temporary:
@@ -95,11 +96,11 @@ def tokenize(
     return TokenStore.open(folder)
 
 
-def check_tokens(graph: Graph, train: Any, config: TokenConfig, out: str | Path) -> None:
+def check_tokens(graph: Graph, train: Any, config: TokenConfig, out: str | Path, kinds: Sequence[Kind] = ()) -> None:
     """Refuse a finished store at `out` that belongs to another graph, split or configuration."""
     if (Path(out) / MANIFEST).is_file():
         nodes = np.unique(check_sources(train, graph.num_nodes, "train"))
-        _open_checked(Path(out), _identity(graph, nodes, config, config.check(graph, nodes)))
+        _open_checked(Path(out), _identity(graph, nodes, config, resolve(config, graph, nodes), kinds))
 
 
 def _open_checked(folder: Path, identity: dict[str, str]) -> TokenStore:
@@ -108,124 +109,127 @@ def _open_checked(folder: Path, identity: dict[str, str]) -> TokenStore:
     return store
 
 
-def _identity(graph: Graph, train: NDArray[np.int64] | None, config: TokenConfig, content: str) -> dict[str, str]:
-    """What the bytes of a store depend on, by name. Labels of other than training nodes are not among it."""
+def _identity(
+    graph: Graph, train: Train, config: TokenConfig, settings: TokenConfig, kinds: Sequence[Kind]
+) -> dict[str, str]:
+    """Return what the bytes of a store depend on, by name. Labels of other than training nodes are not among it.
+
+    `config` is as the user gave it, `settings` what it was resolved to.
+    """
     identity = {"graph adjacency": graph.fingerprints["adjacency"], "graph features": graph.fingerprints["features"]}
     if config.content_tokens:
-        identity["kind of content"] = content
-    if content == "labels" and config.content_tokens and graph.labels is not None and train is not None:
-        identity["training nodes"] = digest(train)
-        identity["training labels"] = digest(np.asarray(graph.labels)[train])
-    settings = asdict(config)
-    if settings["partitioner"] == "metis":
-        del settings["partitioner"]  # younger than the first stores, which stay good
-    return identity | {f"setting {name}": str(value) for name, value in settings.items()}
+        identity["kind of content"] = settings.content
+    for kind in (*kinds_of(settings), *kinds):
+        identity |= kind.labels(graph, train) if kind.count(settings) else {}
+    known = [kind.name for kind in kinds_of(settings)]
+    for kind in kinds:
+        if kind.name in known:
+            raise ConfigError(f"there are two kinds of neighbours named '{kind.name}': give yours another name")
+        known.append(kind.name)
+        identity[f"kind {kind.name}"] = f"{kind.count(settings)} tokens"
+    given = config.to_dict()
+    if given["partitioner"] == "metis":
+        del given["partitioner"]  # younger than the first stores, which stay good
+    return identity | {f"setting {name}": str(value) for name, value in given.items()}
 
 
 def _by_path(executor: Executor | None) -> bool:
-    """Whether work is handed over by path: threads share our memory, all others do not."""
+    """Return whether work is handed over by path: threads share our memory, all others do not."""
     return executor is not None and not isinstance(executor, ThreadPoolExecutor)
 
 
+@dataclass(frozen=True, eq=False)
 class _Job:
     """One run of `tokenize`: what it needs everywhere, and its stages in order."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        train: NDArray[np.int64] | None,
-        config: TokenConfig,
-        content: str,
-        work: JobFolder,
-        threads: int,
-        progress: Progress,
-        executor: Executor | None,
-    ) -> None:
-        self.graph, self.train, self.config, self.content = graph, train, config, content
-        self.work, self.threads, self.progress, self.executor = work, threads, progress, executor
-        self.by_path = _by_path(executor)
-        self.stages = Stages(work.parts / "stages.json")
+    graph: Graph
+    train: Train
+    config: TokenConfig
+    kinds: tuple[Kind, ...]
+    work: JobFolder
+    threads: int
+    progress: Progress
+    executor: Executor | None
+
+    @property
+    def by_path(self) -> bool:
+        return _by_path(self.executor)
+
+    @cached_property
+    def stages(self) -> Stages:
+        return Stages(self.work.parts / "stages.json")
 
     def rank_all(self) -> dict[str, Array]:
-        """Components 3 and 4: ids and scores of all nodes, for structure and content."""
+        """Return ids and scores of all nodes, for every kind of neighbours: components 3 and 4."""
         arrays: dict[str, Array] = {}
-        for kind, tokens in zip(KINDS, (self.config.structure_tokens, self.config.content_tokens), strict=True):
-            names = [f"{kind}_ids", f"{kind}_scores", f"{kind}_assignment"]
-            names += [f"{kind}_means"] if self.config.super_tokens == "mean" else []
-            found = {name: self.work.open(name) for name in names}
-            if any(array is None for array in found.values()):
-                connections = self._connect(kind)
-                found = dict(self._rank(kind, tokens, connections))
-            arrays |= {name: array for name, array in found.items() if array is not None}
+        parts = ("ids", "scores", "assignment", *(("means",) if self.config.super_tokens == "mean" else ()))
+        for kind in self.kinds:
+            finished = {f"{kind.name}_{part}": self.work.open(f"{kind.name}_{part}") for part in parts}
+            if any(array is None for array in finished.values()):
+                finished = dict(self._rank(kind, self._connect(kind)))
+            arrays |= {name: array for name, array in finished.items() if array is not None}
         return arrays
 
-    def _connect(self, kind: str) -> Connections:
-        """The super nodes of a kind; none where no token of that kind is asked for."""
-        graph, config = self.graph, self.config
-        with self.stages.measure(f"{kind} connections"):
-            self.progress(f"{kind} connections", 0, 1)
-            connections = make_connections(graph, self.train, config, kind, self.content)
-            self.progress(f"{kind} connections", 1, 1)
-        return connections
+    def _connect(self, kind: Kind) -> Connections:
+        with self._stage(f"{kind.name} connections"):
+            return kind.connections(self.graph, self.train, self.config)
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[dict[str, Any]]:
+        """Measure a stage that has no parts, and show its progress."""
+        with self.stages.measure(name) as row:
+            self.progress(name, 0, 1)
+            yield row
+            self.progress(name, 1, 1)
 
     @cached_property
     def coarse(self) -> NDArray[np.int32]:
-        """The clusters of the coarse correction, which serve both rankings."""
-        with self.stages.measure("coarse clusters"):
-            self.progress("coarse clusters", 0, 1)
-            coarse = coarse_clusters(self.graph, self.config.seed, self.config.partitioner)
-            self.progress("coarse clusters", 1, 1)
-        return coarse
+        """Make the clusters of the second level, which serve every kind."""
+        with self._stage("coarse clusters"):
+            return coarse_clusters(self.graph, self.config.seed, self.config.partitioner)
 
-    def _rank(self, kind: str, tokens: int, connections: Connections) -> Iterator[tuple[str, Array]]:
+    def _rank(self, kind: Kind, connections: Connections) -> Iterator[tuple[str, Array]]:
         """Rank all nodes in shards, then join the shards into arrays of the result."""
-        num_nodes = self.graph.num_nodes
+        num_nodes, tokens = self.graph.num_nodes, kind.count(self.config)
         shards = self._shards(kind, tokens) if tokens else []
         missing = [shard for shard in shards if not shard.is_whole()]
         if missing:
-            self._rank_shards(f"{kind} ranking", missing, len(shards), self._prepare(kind, connections))
+            self._rank_shards(f"{kind.name} ranking", missing, len(shards), self._prepare(kind, connections))
         for part, dtype in (("ids", "int32"), ("scores", self.config.score_type)):
+            name = f"{kind.name}_{part}"
             blocks = (read_npz(shard.file)[part] for shard in shards) if tokens else [np.empty((num_nodes, 0))]
-            yield f"{kind}_{part}", self.work.write_blocks(f"{kind}_{part}", (num_nodes, tokens), dtype, blocks)
+            yield name, self.work.write_blocks(name, (num_nodes, tokens), dtype, blocks)
         if self.config.super_tokens == "mean":
             means = member_means(self.graph.features, connections)
-            yield f"{kind}_means", self.work.write(f"{kind}_means", means)
-        yield f"{kind}_assignment", self.work.write(f"{kind}_assignment", connections.assignment)
+            yield f"{kind.name}_means", self.work.write(f"{kind.name}_means", means)
+        yield f"{kind.name}_assignment", self.work.write(f"{kind.name}_assignment", connections.assignment)
 
-    def _shards(self, kind: str, tokens: int) -> list[Shard]:
-        leave_out = kind == "content" and self.content == "labels" and self.config.leave_own_label_out
-        how = (tokens, self.config.tolerance, leave_out, self.config.super_tokens == "mean")
+    def _shards(self, kind: Kind, tokens: int) -> list[Shard]:
         size = max(SOURCES_AT_ONCE, -(-self.graph.num_nodes // MOST_SHARDS))
         starts = range(0, self.graph.num_nodes, size)
         ranges = [(start, min(start + size, self.graph.num_nodes)) for start in starts]
         # Absolute, for workers have working directories of their own.
         # By the job's own name, for a worker may outlive a job that was deleted and write when another is under way.
         job = digest(np.array([f"{name}={value}" for name, value in sorted(self.work.identity.items())]))[:8]
-        return [Shard(self.work.parts.absolute() / f"{kind}-{a}-{b}-{job}.npz", a, b, *how) for a, b in ranges]
+        folder, effort = self.work.parts.absolute(), kind.effort(self.config)
+        return [Shard(folder / f"{kind.name}-{a}-{b}-{job}.npz", a, b, tokens, effort) for a, b in ranges]
 
-    def _prepare(self, kind: str, connections: Connections) -> Ranker | LinkRanker | SavedRanker:
-        """The ranker in memory, or saved where workers find it; one saved before an interruption serves again."""
-        folder = self.work.parts.absolute() / f"{kind}-ranker"
-        saved, by_links = is_intact(folder), kind == "content" and self.config.by_links
-        ranker: Ranker | LinkRanker
-        if not saved:
-            coarse = None if by_links else self.coarse
-            stage = f"{kind} links" if by_links else f"{kind} vectors"
-            with self.stages.measure(stage) as row:
-                self.progress(stage, 0, 1)
-                if by_links:
-                    ranker = LinkRanker.prepare(self.graph)
-                else:
-                    restart, threads = self.config.restart, self.threads
-                    ranker = Ranker.prepare(self.graph, connections, restart, coarse, threads=threads)
-                row["visits"] = ranker.visits
+    def _prepare(self, kind: Kind, connections: Connections) -> NodeRanker | SavedRanker:
+        """Return the ranker in memory, or where it is saved for workers; one saved before an interruption serves again."""
+        folder, ranker = self.work.parts.absolute() / f"{kind.name}-ranker", kind.ranker()
+        prepared: NodeRanker | None = None
+        if not is_intact(folder):
+            coarse = self.coarse if ranker.uses_clusters else None
+            with self._stage(f"{kind.name} {ranker.stage}") as row:
+                how: Preparation = {"restart": self.config.restart, "coarse": coarse, "threads": self.threads}
+                prepared = ranker.prepare(self.graph, connections, **how)
+                row["visits"] = prepared.visits
                 if self.by_path:
                     shutil.rmtree(folder, ignore_errors=True)  # damaged
-                    ranker.save(folder, self.graph)
-                self.progress(stage, 1, 1)
+                    prepared.save(folder, self.graph)
         if self.by_path:
-            return SavedRanker(self._graph_folder(), folder, by_links)
-        return (LinkRanker if by_links else Ranker).open(folder, self.graph) if saved else ranker
+            return SavedRanker(self._graph_folder(), folder, ranker)
+        return ranker.open(folder, self.graph) if prepared is None else prepared
 
     def _graph_folder(self) -> Path:
         """Where workers find the graph; features and labels are none of their business."""
@@ -237,9 +241,7 @@ class _Job:
             replace(self.graph, features=None, labels=None, names=None, class_names=None).save(folder)
         return folder
 
-    def _rank_shards(
-        self, stage: str, missing: list[Shard], total: int, ranker: Ranker | LinkRanker | SavedRanker
-    ) -> None:
+    def _rank_shards(self, stage: str, missing: list[Shard], total: int, ranker: NodeRanker | SavedRanker) -> None:
         done = total - len(missing)
         pool = ThreadPoolExecutor(self.threads) if self.executor is None else nullcontext(self.executor)
         with (
@@ -269,11 +271,7 @@ class _Job:
                     step = Step.of(self.graph, self.config.self_loops) if step is None else step
                     found = self._write_hop(hop, propagate(step, current, self.threads), current.shape)
             arrays |= found
-            if f"hop_{hop}" in found:
-                current = found[f"hop_{hop}"]
-            else:
-                parts = tuple(found[f"hop_{hop}_{part}"] for part in SPARSE_PARTS)
-                current = sp.csr_matrix(parts, shape=current.shape, copy=False)
+            current = open_hop(hop, found, current.shape)
             self.progress(stage, hop, self.config.hops)
         return arrays
 
@@ -284,8 +282,7 @@ class _Job:
             return {f"hop_{hop}": self.work.write_blocks(f"hop_{hop}", shape, "float32", chain([first], blocks))}
         matrix = sp.vstack([first, *blocks], format="csr")
         matrix.sort_indices()
-        names = {part: f"hop_{hop}_{part}" for part in SPARSE_PARTS}
-        return {name: self.work.write(name, getattr(matrix, part)) for part, name in names.items()}
+        return {name: self.work.write(name, array) for name, array in hop_arrays(hop, matrix).items()}
 
     def _open_hop(self, hop: int) -> dict[str, Array]:
         """The arrays of a finished hop, none where one of them is not finished."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import secrets
 import socket
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, Future, as_completed, wait
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -16,8 +17,7 @@ from .. import __version__
 from ..base.files import read_npz, replace_file
 from ..data.graph import Graph
 from ..errors import DaskError, StoreError, VCRError
-from ..ranking.links import LinkRanker
-from ..ranking.pagerank import Ranker
+from ..ranking.ranker import NodeRanker
 
 # A network filesystem may keep the news of a file from other machines for as long as it keeps attributes (NFS: 60 s).
 SECONDS_UNTIL_SEEN = 90.0
@@ -25,15 +25,13 @@ SECONDS_UNTIL_SEEN = 90.0
 
 @dataclass(frozen=True)
 class Shard:
-    """The sources start … stop - 1, how to rank them, and the file of the result."""
+    """The sources start … stop - 1, how many tokens each gets, the ranker's keywords, and the file of the result."""
 
     file: Path
     start: int
     stop: int
     tokens: int
-    tolerance: float
-    leave_out: bool
-    keep_super: bool
+    effort: Mapping[str, Any]
 
     def is_whole(self) -> bool:
         """Whether the file was finished and reads without damage (zip archives carry checksums of their own)."""
@@ -50,8 +48,8 @@ class SavedRanker:
 
     Attributes
     ----------
-    by_links
-        Whether it is a `LinkRanker`.
+    ranker
+        Its class.
     version
         Of this package: the bits of a ranking are those of one version.
     attempt
@@ -60,11 +58,11 @@ class SavedRanker:
 
     graph: Path
     folder: Path
-    by_links: bool = False
+    ranker: type[NodeRanker]
     version: str = __version__
     attempt: str = field(default_factory=lambda: secrets.token_hex(8))
 
-    def open(self) -> Ranker | LinkRanker:
+    def open(self) -> NodeRanker:
         """Map graph and vectors into memory; refused by another version of this package.
 
         Opened anew for every shard: 5 ms of the 110 that a shard takes (50,000 nodes), and a file that is gone or cut
@@ -81,10 +79,10 @@ class SavedRanker:
                     f"the worker on {socket.gethostname()} does not see {folder}: graph and store must lie on a "
                     f"filesystem that all machines share, under the same path"
                 )
-        return (LinkRanker if self.by_links else Ranker).open(self.folder, Graph.open(self.graph))
+        return self.ranker.open(self.folder, Graph.open(self.graph))
 
 
-def rank_shard(shard: Shard, ranker: Ranker | LinkRanker | SavedRanker) -> int:
+def rank_shard(shard: Shard, ranker: NodeRanker | SavedRanker) -> int:
     """Rank one shard and write its file, whole or not at all; returns the edge visits.
 
     It may run twice at a time, as when a machine was given up too early: the bytes are the same, the last one stays.
@@ -92,10 +90,7 @@ def rank_shard(shard: Shard, ranker: Ranker | LinkRanker | SavedRanker) -> int:
     if isinstance(ranker, SavedRanker):
         ranker = ranker.open()
     sources = np.arange(shard.start, shard.stop)
-    if isinstance(ranker, LinkRanker):
-        ranking = ranker.rank(sources, shard.tokens, threads=1)
-    else:
-        ranking = ranker.rank(sources, shard.tokens, shard.tolerance, shard.leave_out, shard.keep_super, threads=1)
+    ranking = ranker.rank(sources, shard.tokens, threads=1, **shard.effort)
     if not shard.file.parent.is_dir():  # writing would make it: in a store that others have finished meanwhile
         raise StoreError(f"{shard.file.parent} is gone: the job was ended or deleted by another process")
     with replace_file(shard.file) as temporary, temporary.open("wb") as handle:
@@ -104,7 +99,7 @@ def rank_shard(shard: Shard, ranker: Ranker | LinkRanker | SavedRanker) -> int:
 
 
 def rank_shards(
-    executor: Executor, shards: Sequence[Shard], ranker: Ranker | LinkRanker | SavedRanker, before: int = 0
+    executor: Executor, shards: Sequence[Shard], ranker: NodeRanker | SavedRanker, before: int = 0
 ) -> Generator[int, None, None]:
     """Yield the edge visits of each shard, in the order in which they are finished.
 

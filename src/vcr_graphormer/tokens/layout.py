@@ -1,0 +1,85 @@
+"""`Layout`: which token stands where in a list. The node itself comes first, then its hops, then its neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+SELF, HOP = "self", "hop"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The places of a token list: 1 node, L hops, then the neighbours kind by kind.
+
+    Attributes
+    ----------
+    hops : int
+        The paper's L.
+    counts : mapping of str to int
+        Neighbours of each kind, in the order of the list; the paper's k̄ and k̂. A count may be 0.
+    supers : mapping of str to int
+        Super nodes of each kind that may be tokens; empty where none may.
+
+    >>> layout = Layout(hops=2, counts={"structure": 3, "content": 1})
+    >>> layout.num_tokens, layout.places("content"), layout.kinds.tolist()
+    (7, slice(6, 7, None), [0, 1, 1, 2, 2, 2, 3])
+    """
+
+    hops: int
+    counts: Mapping[str, int]
+    supers: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the kinds of tokens: the node itself, hops, and every kind of neighbour."""
+        return (SELF, HOP, *self.counts)
+
+    @property
+    def num_neighbours(self) -> int:
+        """Return the number of neighbours of all kinds together."""
+        return sum(self.counts.values())
+
+    @property
+    def first_neighbour(self) -> int:
+        """Return the place of the first neighbour: after the node itself and its hops."""
+        return 1 + self.hops
+
+    @property
+    def num_tokens(self) -> int:
+        """Return the length of a list: 1 + L + k̄ + k̂, and more with more kinds."""
+        return self.first_neighbour + self.num_neighbours
+
+    def places(self, kind: str) -> slice:
+        """Return the places of one kind of neighbour in the list."""
+        before = list(self.counts)[: list(self.counts).index(kind)]
+        start = self.first_neighbour + sum(self.counts[name] for name in before)
+        return slice(start, start + self.counts[kind])
+
+    @property
+    def kinds(self) -> NDArray[np.int64]:
+        """Return the kind of each place, as an index into `names` [S]."""
+        return np.repeat(np.arange(len(self.names)), [1, self.hops, *self.counts.values()])
+
+    @property
+    def embeddings(self) -> NDArray[np.int64]:
+        """Return the kind of each place where every hop is a kind of its own [S]: 0 itself, 1 … L hops, L + 1 … others.
+
+        >>> Layout(hops=2, counts={"structure": 2, "content": 1}).embeddings.tolist()
+        [0, 1, 2, 3, 3, 4]
+        """
+        kinds = self.kinds
+        return np.where(kinds > 1, kinds + self.hops - 1, np.arange(len(kinds)))
+
+    @property
+    def num_embeddings(self) -> int:
+        """Return how many different values `embeddings` can have."""
+        return 1 + self.hops + len(self.counts)
+
+    def super_offset(self, kind: str) -> int:
+        """Return where the super nodes of a kind start among the super nodes of all kinds."""
+        names = list(self.supers)
+        return sum(self.supers[name] for name in names[: names.index(kind)]) if kind in self.supers else 0

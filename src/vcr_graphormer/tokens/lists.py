@@ -1,0 +1,249 @@
+"""`TokenLists`: the token lists of all nodes as arrays, a pure function of graph, training nodes and settings.
+
+`make_lists` computes them in memory. A `TokenStore` is the same, memory-mapped from a folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property, partial
+from typing import Any, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ..base.checks import Array, check_sources
+from ..data.contract import Features
+from ..data.graph import Graph
+from ..errors import StoreError, unknown_name
+from ..ranking.connections import Connections
+from .config import TokenConfig
+from .hops import Step, join_blocks, propagate
+from .kinds import Kind, Train, kinds_of, member_means, resolve
+from .layout import Layout
+
+SPARSE_PARTS = ("data", "indices", "indptr")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TokenLists:
+    """The token lists of all nodes.
+
+    Components 3 and 4 are node ids and scores, [n, k] each, best first, padded with -1 and 0; an id of n + s is super
+    node s. Component 2 is one matrix per hop. Component 1 is the node itself and needs no storage.
+
+    Attributes
+    ----------
+    config : dict
+        The settings that made them, and the number of features.
+    arrays : dict
+        Arrays by name; prefer the methods below.
+    more_kinds : tuple of (str, bool)
+        Kinds that no setting names, and whether each leaves a training node's own label out.
+    """
+
+    config: dict[str, Any]
+    arrays: dict[str, Array]
+    more_kinds: tuple[tuple[str, bool], ...] = ()
+
+    @cached_property
+    def settings(self) -> TokenConfig:
+        """Return the settings that made the lists; `content` says what it was resolved to."""
+        names = {item.name for item in fields(TokenConfig)}
+        return TokenConfig(**{name: value for name, value in self.config.items() if name in names})
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Return which token stands where in a list."""
+        names = [*(kind.name for kind in kinds_of(self.settings)), *(name for name, _ in self.more_kinds)]
+        counts = {name: int(self.arrays[f"{name}_ids"].shape[1]) for name in names}
+        supers = {name: len(self.arrays[f"{name}_means"]) for name in names if f"{name}_means" in self.arrays}
+        return Layout(self.num_hops, counts, supers)
+
+    def leaves_out(self, kind: str) -> bool:
+        """Return whether lists of this kind were ranked without a training node's edge to its own super node."""
+        known = {one.name: one.leaves_out(self.settings) for one in kinds_of(self.settings)}
+        return {**dict(self.more_kinds), **known}[kind]
+
+    def ids(self, kind: str) -> NDArray[np.int32]:
+        """Return token ids [n, k] of a kind such as `structure` or `content`; -1 is padding."""
+        return self._of_kind(kind, "ids")
+
+    def scores(self, kind: str) -> Array:
+        """Return the PageRank scores, or link similarities, [n, k] that belong to `ids`; 0 for padding."""
+        return self._of_kind(kind, "scores")
+
+    def assignment(self, kind: str) -> NDArray[np.int32]:
+        """Return the super node of each node, -1 for none."""
+        return self._of_kind(kind, "assignment")
+
+    def connections(self) -> dict[str, Connections]:
+        """Return the super nodes behind the lists, by kind; kinds without tokens or super nodes are left out."""
+        found = {}
+        for kind, tokens in self.layout.counts.items():
+            assignment = np.asarray(self.assignment(kind))
+            count = int(assignment.max()) + 1 if len(assignment) else 0
+            if count and tokens:
+                found[kind] = Connections(assignment, count)
+        return found
+
+    def neighbours(self, nodes: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Return the ids of all kinds side by side [m, k]."""
+        return np.concatenate([np.asarray(self.ids(kind)[nodes]) for kind in self.layout.counts], 1)
+
+    def _of_kind(self, kind: str, part: str) -> Array:
+        if kind not in self.layout.counts:
+            raise unknown_name("kind of token", kind, self.layout.counts)
+        return self.arrays[f"{kind}_{part}"]
+
+    def super_features(self, kind: str) -> Array | None:
+        """Return the mean features of the super nodes' members [count, d], where super nodes may be tokens."""
+        return self.arrays.get(f"{kind}_means")
+
+    def hop(self, number: int) -> Features:
+        """Return the hop features P^l X for l = 1 … L, dense or CSR."""
+        if not 1 <= number <= self.num_hops:
+            raise StoreError(f"{self.where} has hops 1 to {self.num_hops}, not {number}")
+        return open_hop(number, self.arrays, (self.num_nodes, self.num_features))
+
+    @property
+    def where(self) -> str:
+        """Return where the lists lie, for messages."""
+        return "the token lists in memory"
+
+    @property
+    def num_nodes(self) -> int:
+        """Return the number of nodes of the graph they were made from."""
+        return len(self.arrays["structure_ids"])
+
+    @property
+    def num_features(self) -> int:
+        """Return the width of the features of that graph."""
+        return int(self.config["num_features"])
+
+    @property
+    def num_hops(self) -> int:
+        """Return the paper's L."""
+        return int(self.config["hops"])
+
+    @property
+    def num_tokens(self) -> int:
+        """Return the length of a token list."""
+        return self.layout.num_tokens
+
+    @property
+    def num_bytes(self) -> int:
+        """Return the bytes of all arrays."""
+        return sum(int(array.nbytes) for array in self.arrays.values())
+
+    def __repr__(self) -> str:
+        neighbours = ", ".join(f"{count} {kind}" for kind, count in self.layout.counts.items())
+        return f"{self.num_nodes:,} nodes, {self.num_tokens} tokens each (1 self, {self.num_hops} hops, {neighbours})"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Results that many trainings on one graph share, by what they depend on."""
+
+    results: dict[Any, Any] = field(default_factory=dict)
+
+    def once(self, key: Any, make: Callable[[], Result]) -> Result:
+        """Return the result of that key, made if it is not there yet."""
+        if key not in self.results:
+            self.results[key] = make()
+        found: Result = self.results[key]
+        return found
+
+
+def make_lists(
+    graph: Graph,
+    train: Any = None,
+    config: TokenConfig | None = None,
+    *,
+    kinds: Sequence[Kind] = (),
+    threads: int | None = None,
+    kept: Kept | None = None,
+) -> TokenLists:
+    """Compute every node's token list in memory: the arrays that `tokenize` writes, without the folder.
+
+    Parameters
+    ----------
+    train
+        Training nodes; their labels, and no others, make the content connections.
+    kinds
+        More kinds of neighbours than the settings name.
+    kept
+        Results of earlier calls with the same graph, to which this call adds its own.
+
+    >>> from vcr_graphormer import generate
+    >>> make_lists(generate(50, 100), config=TokenConfig(clusters=2, structure_tokens=2, content_tokens=0))
+    50 nodes, 6 tokens each (1 self, 3 hops, 2 structure, 0 content)
+    """
+    nodes = None if train is None else np.unique(check_sources(train, graph.num_nodes, "train"))
+    settings = resolve(config or TokenConfig(), graph, nodes)
+    kept = kept or Kept()
+    arrays: dict[str, Array] = {}
+    for kind in (*kinds_of(settings), *kinds):
+        make = partial(_rank_kind, kind, graph, nodes, settings, kept=kept, threads=threads)
+        arrays |= kept.once((kind, *kind.depends_on(graph, nodes, settings).items()), make)
+    current: Any = graph.features
+    for number in range(1, settings.hops + 1):
+        make_hop = partial(_next_hop, graph, current, settings.self_loops, kept)
+        current = kept.once(("hop", settings.self_loops, number), make_hop)
+        arrays |= hop_arrays(number, current)
+    about = {**settings.to_dict(), "num_features": graph.num_features}
+    return TokenLists(about, arrays, tuple((kind.name, kind.leaves_out(settings)) for kind in kinds))
+
+
+def _rank_kind(
+    kind: Kind, graph: Graph, train: Train, config: TokenConfig, *, kept: Kept, threads: int | None
+) -> dict[str, Array]:
+    """Return ids, scores, assignment and maybe means of one kind, by their names in a store."""
+    connections, count = kind.connections(graph, train, config), kind.count(config)
+    ids, scores = np.empty((graph.num_nodes, 0), np.int32), np.empty((graph.num_nodes, 0), config.score_type)
+    if count:
+        ranker, coarse = kind.ranker(), None
+        if ranker.uses_clusters:
+            make = partial(coarse_clusters, graph, config.seed, config.partitioner)
+            coarse = kept.once(("coarse clusters", config.seed, config.partitioner), make)
+        prepared = ranker.prepare(graph, connections, restart=config.restart, coarse=coarse, threads=threads)
+        ranking = prepared.rank(np.arange(graph.num_nodes), count, threads=threads, **kind.effort(config))
+        ids, scores = ranking.ids, ranking.scores.astype(config.score_type)
+    arrays: dict[str, Array] = {"ids": ids, "scores": scores, "assignment": connections.assignment}
+    if config.super_tokens == "mean":
+        arrays["means"] = member_means(graph.features, connections)
+    return {f"{kind.name}_{part}": array for part, array in arrays.items()}
+
+
+def coarse_clusters(graph: Graph, seed: int, partitioner: str) -> NDArray[np.int32]:
+    """Make the clusters of the ranking's second level, which serve every kind."""
+    from ..ranking.second_level import coarse_clusters as make
+
+    return make(graph, seed, partitioner)
+
+
+def _next_hop(graph: Graph, before: Features, self_loops: bool, kept: Kept) -> Features:
+    step = kept.once(("step", self_loops), partial(Step.of, graph, self_loops))
+    hop = join_blocks(list(propagate(step, before)))
+    if isinstance(hop, sp.csr_matrix):
+        hop.sort_indices()
+    return hop
+
+
+def hop_arrays(number: int, hop: Any) -> dict[str, Array]:
+    """Return a hop by the names its arrays have in a store: one where it is dense, three where it is sparse."""
+    if sp.issparse(hop):
+        return {f"hop_{number}_{part}": getattr(hop, part) for part in SPARSE_PARTS}
+    return {f"hop_{number}": hop}
+
+
+def open_hop(number: int, arrays: Mapping[str, Array], shape: tuple[int, int]) -> Features:
+    """Return the hop that `hop_arrays` named."""
+    if f"hop_{number}" in arrays:
+        return arrays[f"hop_{number}"]
+    matrix = sp.csr_matrix(tuple(arrays[f"hop_{number}_{part}"] for part in SPARSE_PARTS), shape=shape, copy=False)
+    matrix.has_canonical_format = True  # it was sorted before it was written; the arrays are read-only
+    return matrix
