@@ -9,6 +9,13 @@ __version__ = "0.1.0"
 
 # Where each public name lives. They are imported on first use, so that `vcr-graphormer --help` stays fast.
 _HOMES = {
+    "LinkRanker": "ranking.links",
+    "Transfer": "explain.rewiring",
+    "TokenLists": "tokens.lists",
+    "Attributions": "explain.attributions",
+    "GraphSummary": "data.summary",
+    "Explanation": "explain.explanation",
+    "DataConfig": "data.datasets",
     "Batch": "model.batches",
     "ClusterError": "errors",
     "DaskError": "errors",
@@ -51,13 +58,16 @@ _HOMES = {
     "structure_connections": "ranking.connections",
     "tokenize": "tokens.build",
     "train": "runs.launch",
+    "train_seeds": "runs.seeds",
+    "write_report": "report.page",
 }
 
 if TYPE_CHECKING:
-    from .data.datasets import load_dataset, load_splits, paper_split
+    from .data.datasets import DataConfig, load_dataset, load_splits, paper_split
     from .data.generated import digits, generate
     from .data.graph import Graph
     from .data.split import Split
+    from .data.summary import GraphSummary
     from .errors import (
         ClusterError,
         ConfigError,
@@ -69,38 +79,50 @@ if TYPE_CHECKING:
         TrainingError,
         VCRError,
     )
+    from .explain.attributions import Attributions
+    from .explain.explanation import Explanation
+    from .explain.rewiring import Transfer
     from .model.batches import Batch, Inputs
     from .model.config import ModelConfig
     from .model.inputs import make_inputs
     from .model.transformer import VCRGraphormer
     from .ranking.connections import Connections, content_connections, feature_connections, structure_connections
     from .ranking.exact import exact_pagerank
+    from .ranking.links import LinkRanker
     from .ranking.pagerank import Ranker, rank
     from .ranking.ranker import Ranking
+    from .report.page import write_report
     from .runs.config import Config, load_config
     from .runs.launch import resume, train
     from .runs.predictions import Predictions
     from .runs.run import Run
+    from .runs.seeds import train_seeds
     from .tokens.build import tokenize
     from .tokens.config import TokenConfig
     from .tokens.hops import hop_features
     from .tokens.kinds import Kind
     from .tokens.layout import Layout
+    from .tokens.lists import TokenLists
     from .tokens.store import TokenStore
     from .training.config import TrainConfig
 
 __all__ = [
+    "Attributions",
     "Batch",
     "ClusterError",
     "Config",
     "ConfigError",
     "Connections",
     "DaskError",
+    "DataConfig",
+    "Explanation",
     "Graph",
     "GraphError",
+    "GraphSummary",
     "Inputs",
     "Kind",
     "Layout",
+    "LinkRanker",
     "ModelConfig",
     "Predictions",
     "ProcessError",
@@ -111,9 +133,11 @@ __all__ = [
     "Split",
     "StoreError",
     "TokenConfig",
+    "TokenLists",
     "TokenStore",
     "TrainConfig",
     "TrainingError",
+    "Transfer",
     "VCRError",
     "VCRGraphormer",
     "__version__",
@@ -133,6 +157,8 @@ __all__ = [
     "structure_connections",
     "tokenize",
     "train",
+    "train_seeds",
+    "write_report",
 ]
 
 

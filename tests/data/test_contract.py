@@ -8,7 +8,7 @@ import scipy.sparse as sp
 import torch
 
 from vcr_graphormer import ConfigError, Graph, GraphError
-from vcr_graphormer.data.contract import check_labels
+from vcr_graphormer.data.tasks import check_labels
 
 EDGES = [[0, 1], [1, 2]]
 

@@ -14,11 +14,14 @@ from tests.model.test_transformer import CONTENT, FEATURES, HOPS, NODES, SMALL, 
 from tests.support import naive
 from tests.support.runs import CONFIG, named_graph
 from vcr_graphormer import ConfigError, Graph, Run, VCRError
+from vcr_graphormer.data.tasks import TASKS, Target
 from vcr_graphormer.explain.attributions import attribute, faithfulness
 from vcr_graphormer.explain.explanation import find_output
 from vcr_graphormer.model.config import READOUTS
 from vcr_graphormer.model.transformer import VCRGraphormer
 from vcr_graphormer.tokens.layout import Layout
+
+CLASSES, LABELS = Target(TASKS["classification"]), Target(TASKS["multilabel"])
 
 
 def softmax(logits: Any) -> Any:
@@ -31,7 +34,7 @@ def test_effects_equal_lists_without_the_token(readout: str) -> None:
     """A neighbour that is hidden is as one that was never there: the slow loop on the shorter list agrees."""
     inputs = make_inputs()
     model = make_model(replace(SMALL, readout=readout, kind_embedding=True))
-    found = attribute(model, inputs, np.arange(NODES), "classification", lists_at_once=40)
+    found = attribute(model, inputs, np.arange(NODES), CLASSES, lists_at_once=40)
     for node in range(NODES):
         whole = softmax(naive.transformer(model, inputs, node))
         column = int(whole.argmax())
@@ -50,18 +53,18 @@ def test_effects_equal_lists_without_the_token(readout: str) -> None:
 
 
 def test_attention_and_places() -> None:
-    found = attribute(make_model(), make_inputs(), np.arange(NODES), "classification", lists_at_once=1)
+    found = attribute(make_model(), make_inputs(), np.arange(NODES), CLASSES, lists_at_once=1)
     np.testing.assert_allclose(found.attention.sum(1), 1, atol=1e-5)
     assert (found.attention[~found.shown] == 0).all()
     assert found.kinds.tolist() == [0, 1, 1, 2, 2, 2, 3, 3]
     assert found.ids[2].tolist()[:3] == [2, -1, -1]
     assert found.scores[2, :3].tolist() == pytest.approx([1, 2 / 3, 1 / 3])
     model = make_model(replace(SMALL, layers=0))
-    no_layers = attribute(model, make_inputs(), np.arange(3), "classification", 100)
+    no_layers = attribute(model, make_inputs(), np.arange(3), CLASSES, 100)
     assert found.attends
     assert not no_layers.attends
     assert np.isnan(no_layers.attention).all()
-    assert set(faithfulness(model, make_inputs(), no_layers, "classification", 100)) == {"effect", "random"}
+    assert set(faithfulness(model, make_inputs(), no_layers, CLASSES, 100)) == {"effect", "random"}
 
 
 @pytest.mark.parametrize("readout", READOUTS)
@@ -71,22 +74,22 @@ def test_a_list_of_one_token(readout: str) -> None:
     alone = replace(inputs, hops=(), ids=nothing[0], scores=nothing[1], layout=Layout(0, {}))
     torch.manual_seed(0)
     model = VCRGraphormer(replace(SMALL, readout=readout), Layout(0, {}), num_features=FEATURES, num_outputs=4).eval()
-    found = attribute(model, alone, np.arange(3), "classification", 10)
+    found = attribute(model, alone, np.arange(3), CLASSES, 10)
     assert found.effect.shape == (3, 1)
     assert np.isfinite(found.effect).all()
     with pytest.raises(ConfigError, match="there are no nodes to explain"):
-        attribute(model, alone, np.arange(0), "classification", 10)
+        attribute(model, alone, np.arange(0), CLASSES, 10)
 
 
 def test_another_output_and_other_tasks() -> None:
     model, inputs, nodes = make_model(), make_inputs(), np.arange(NODES)
-    first = attribute(model, inputs, nodes, "classification", 100, column=0)
+    first = attribute(model, inputs, nodes, CLASSES, 100, column=0)
     assert (first.column == 0).all()
-    many = attribute(model, inputs, nodes, "multilabel", 100)
+    many = attribute(model, inputs, nodes, LABELS, 100)
     logits = model(inputs.batch(torch.arange(NODES))).detach()
     np.testing.assert_allclose(many.outputs, logits.sigmoid(), atol=1e-5)
     scale = (np.arange(4.0), np.full(4, 2.0))
-    values = attribute(model, inputs, nodes, "regression", 100, scale=scale)
+    values = attribute(model, inputs, nodes, Target(TASKS["regression"], scale), 100)
     np.testing.assert_allclose(values.outputs, logits.numpy() * 2 + np.arange(4), atol=1e-4)
     assert (values.column == 0).all()
 
@@ -94,8 +97,8 @@ def test_another_output_and_other_tasks() -> None:
 def test_hiding_equals_hiding_one_after_the_other() -> None:
     """The curve by effect, first step: the mean of what is left without the token of largest effect."""
     model, inputs = make_model(), make_inputs()
-    found = attribute(model, inputs, np.arange(2, NODES), "classification", 100)
-    curves = faithfulness(model, inputs, found, "classification", 100, most=3)
+    found = attribute(model, inputs, np.arange(2, NODES), CLASSES, 100)
+    curves = faithfulness(model, inputs, found, CLASSES, 100, most=3)
     assert {name: len(curve) for name, curve in curves.items()} == {"effect": 4, "attention": 4, "random": 4}
     for curve in curves.values():
         assert curve[0] == pytest.approx(found.explained.mean(), abs=1e-6)

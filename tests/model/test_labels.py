@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from tests.support import graphs, naive
 from vcr_graphormer import Graph
+from vcr_graphormer.data.tasks import TASKS
 from vcr_graphormer.model import labels
-from vcr_graphormer.model.labels import label_hops, label_matrix, label_width, own_share, target_scale
+from vcr_graphormer.model.labels import label_hops, label_matrix, label_width, own_share
 from vcr_graphormer.tokens.hops import normalized_adjacency
 
 NAN = float("nan")
@@ -156,7 +157,9 @@ def test_multilabel() -> None:
 def test_regression() -> None:
     graph = Graph.from_edges([[0], [1]], num_nodes=5, labels=[1.0, 3.0, NAN, 100.0, 5.0], task="regression")
     train = np.array([0, 1, 2, 4])
-    mean, spread = target_scale(np.asarray(graph.labels), train)
+    scale = TASKS["regression"].scale(np.asarray(graph.labels), train)
+    assert scale is not None
+    mean, spread = scale
     assert (mean.tolist(), spread.tolist()) == ([3.0], [pytest.approx((8 / 3) ** 0.5)])
     assert label_width(graph) == 2
     # Inputs are scaled by the nearest power of two, 2, so that one node's own target does not move the scale.

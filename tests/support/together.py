@@ -25,9 +25,9 @@ from vcr_graphormer import (
     make_inputs,
     tokenize,
 )
+from vcr_graphormer.data.tasks import TASKS, Target
 from vcr_graphormer.errors import ConfigError
 from vcr_graphormer.model.batches import Inputs
-from vcr_graphormer.training.objective import count_known
 from vcr_graphormer.training.processes import Processes
 from vcr_graphormer.training.trainer import Examples, Trainer
 
@@ -107,7 +107,7 @@ def make_trainer(
     made = VCRGraphormer(model, inputs.layout, num_features=graph.num_features, num_outputs=outputs)
     labels = np.asarray(graph.labels)
     seen, judged = (Examples(part, labels[part]) for part in (split.train, split.val))
-    return Trainer(made, inputs, seen, judged, graph.task, training, folder=run, processes=processes)
+    return Trainer(made, inputs, seen, judged, Target(TASKS[graph.task]), training, folder=run, processes=processes)
 
 
 def gradients(folder: Path, case: str, processes: Processes) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def gradients(folder: Path, case: str, processes: Processes) -> dict[str, Any]:
     share = processes.share(len(whole))
     trainer.worker.train()
     batch = trainer.inputs.batch(trainer.nodes[: CASES[case]][share])
-    loss = trainer.take_step(batch, whole[share], count_known(whole, trainer.task))
+    loss = trainer.take_step(batch, whole[share], trainer.task.count_known(whole))
     found = {name: value.grad for name, value in trainer.model.named_parameters()}
     assert all(value is not None for value in found.values())
     return {f"{case}/{name}": value.numpy() for name, value in found.items() if value is not None} | {

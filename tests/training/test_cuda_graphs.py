@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from vcr_graphormer import ModelConfig, Split, TokenConfig, TrainConfig, VCRGraphormer, generate, make_inputs, tokenize
+from vcr_graphormer.data.tasks import TASKS, Target
 from vcr_graphormer.training.cuda_graphs import CapturedStep
 from vcr_graphormer.training.processes import Processes
 from vcr_graphormer.training.trainer import Examples, Trainer
@@ -25,7 +26,7 @@ def make_trainer(device: torch.device, folder: Path) -> Trainer:
     made = VCRGraphormer(model, store.layout, num_features=8, num_outputs=3).to(device)
     labels = np.asarray(graph.labels)
     train, val = (Examples(part, labels[part]) for part in (split.train, split.val))
-    return Trainer(made, inputs, train, val, "classification", training)
+    return Trainer(made, inputs, train, val, Target(TASKS["classification"]), training)
 
 
 def test_not_on_a_cpu(tmp_path: Path) -> None:

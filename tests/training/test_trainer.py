@@ -25,6 +25,7 @@ from vcr_graphormer import (
     make_inputs,
     tokenize,
 )
+from vcr_graphormer.data.tasks import TASKS, Target
 from vcr_graphormer.model.batches import Inputs
 from vcr_graphormer.training.checkpoint import read_history
 from vcr_graphormer.training.trainer import CHECKPOINT, Examples, Trainer
@@ -64,7 +65,7 @@ def make_trainer(
     sizes = {"num_features": graph.num_features, "num_outputs": graph.num_classes, "num_labels": graph.num_classes}
     made = VCRGraphormer(model, store.layout, num_nodes=160, **sizes)
     train, val = (Examples(part, labels[part]) for part in (split.train, split.val))
-    return Trainer(made, inputs, train, val, "classification", training, folder=folder)
+    return Trainer(made, inputs, train, val, Target(TASKS["classification"]), training, folder=folder)
 
 
 def test_micro_batches_give_the_same_gradient(graph: Graph, split: Split, store: TokenStore) -> None:
@@ -238,7 +239,7 @@ def test_label_smoothing_is_refused_for_regression(graph: Graph, split: Split, s
             trainer.inputs,
             trainer.train,
             trainer.val,
-            "regression",
+            Target(TASKS["regression"]),
             replace(TRAINING, label_smoothing=0.1),
         )
 

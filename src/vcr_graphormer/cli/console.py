@@ -126,9 +126,11 @@ def print_summary(summary: dict[str, Any]) -> None:
 
 def print_explanation(found: Explanation) -> None:
     """A node's prediction and its tokens."""
+    from ..data.tasks import TASKS
+
     name = f" ({found.name})" if found.name is not None else ""
     value = found.outputs[found.explained]
-    what = f"value {value:.5g}" if found.task == "regression" else f"{found.explained} with probability {value:.4f}"
+    what = f"value {value:.5g}" if TASKS[found.task].gives_values else f"{found.explained} with probability {value:.4f}"
     truth = "unknown" if found.label is None else found.label
     title = escape(f"node {found.node}{name}: {what}; its label: {truth}")
     columns = ("token", "node", "score", "hops away", "training label", "attention", "readout", "effect")
@@ -193,17 +195,19 @@ def _effect(row: dict[str, Any], kind: str) -> str:
 
 def print_predictions(found: Predictions, rows: int = 20) -> None:
     """The first predictions as a table: the decision and the three largest probabilities."""
-    table = Table("node", "prediction", "probabilities" if found.task != "regression" else "")
+    from ..data.tasks import TASKS
+
+    table = Table("node", "prediction", "probabilities" if not TASKS[found.task].gives_values else "")
     given = found.class_names or tuple(str(number) for number in range(found.probabilities.shape[1]))
     classes = [escape(label) for label in given]
     for row in range(min(rows, len(found))):
         name = escape(str(found.nodes[row] if found.names is None else found.names[row]))
         chances = found.probabilities[row]
-        if found.task == "regression":
+        if TASKS[found.task].gives_values:
             table.add_row(name, ", ".join(f"{value:.5g}" for value in chances))
             continue
         best = chances.argsort()[::-1][:3]
-        decided = [int(found.labels[row])] if found.task == "classification" else found.labels[row].nonzero()[0]
+        decided = [int(found.labels[row])] if TASKS[found.task].has_classes else found.labels[row].nonzero()[0]
         shown = ", ".join(classes[label] for label in decided) or "none"
         table.add_row(name, shown, ", ".join(f"{classes[label]} {chances[label]:.3f}" for label in best))
     Console().print(table)

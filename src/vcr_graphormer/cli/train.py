@@ -66,10 +66,10 @@ def train(
     threads: Threads = None,
 ) -> None:
     """Tokenize, train, evaluate: leaves a run folder with settings, weights, metrics and predictions."""
-    from ..runs.launch import SEEDS_FILE, train_loaded
+    from ..data.datasets import load_labelled
+    from ..runs.launch import SEEDS_FILE, Watched, train_loaded
     from ..runs.launch import resume as resume_run
     from ..runs.run import Run
-    from ..runs.seeds import load_labelled
     from ..training.processes import Processes
     from .console import print_history
 
@@ -105,10 +105,11 @@ def train(
     writer = _tensorboard(folder) if tensorboard else None
     try:
         with show_progress(chosen.training.epochs, writer) as (progress, on_epoch):
+            watched: Watched = {"threads": threads, "progress": progress, "on_epoch": on_epoch}
             if resume is not None:
-                run = resume_run(folder, device, threads, progress, on_epoch)
+                run = resume_run(folder, device, **watched)
             else:
-                run = train_loaded(load, chosen, folder, tokens, device, force, threads, progress, on_epoch)
+                run = train_loaded(load, chosen, out=folder, tokens=tokens, device=device, force=force, **watched)
     except KeyboardInterrupt:
         begun = (folder / "config.toml").is_file()
         way = f"; continue with: vcr-graphormer train --resume {shlex.quote(str(folder))}" if begun else ""
@@ -131,7 +132,9 @@ def _train_seeds(chosen: Config, seeds: int, folder: Path, device: str, force: b
 
     try:
         with show_progress(chosen.training.epochs) as (progress, on_epoch):
-            summary = train_seeds(chosen, seeds, folder, device, force, threads, progress, tell, on_epoch)
+            summary = train_seeds(
+                chosen, seeds, folder, device, force, tell, threads=threads, progress=progress, on_epoch=on_epoch
+            )
     except KeyboardInterrupt:
         say_error("stopped; the same command continues")
         raise typer.Exit(130) from None

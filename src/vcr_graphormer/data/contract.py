@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ..base.checks import LARGEST_ID, Array, check_count, to_numpy, to_whole_numbers
-from ..errors import ConfigError, GraphError
+from ..errors import GraphError
+from .tasks import TASKS
 
 Features: TypeAlias = NDArray[np.floating[Any]] | sp.csr_matrix
-
-
-Task: TypeAlias = Literal["classification", "multilabel", "regression"]
-
-
-TASKS = ("classification", "multilabel", "regression")
 
 
 _ROWS_AT_ONCE = 1 << 16
@@ -149,77 +144,6 @@ def _torch_sparse_to_scipy(tensor: Any) -> sp.csr_matrix:
     return sp.csr_matrix((tensor.values().numpy(), tuple(tensor.indices().numpy())), shape=tuple(tensor.shape))
 
 
-def check_labels(value: Any, num_nodes: int, task: str = "auto") -> tuple[Array | None, Task]:
-    """Labels of one of three kinds, and which kind it is.
-
-    classification: int64 [n], -1 = unknown. multilabel: int8 [n, c] of 0 and 1, -1 = unknown.
-    regression: float32 [n] or [n, t], NaN = unknown; asked for by `task`, never guessed.
-    """
-    if task not in ("auto", *TASKS):
-        raise ConfigError(f"task is {task!r}; it must be auto, {', '.join(TASKS)}")
-    if value is None:
-        return None, "classification" if task == "auto" else cast(Task, task)
-    array = to_numpy(value, "labels")
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]  # OGB's column of labels
-    if array.ndim not in (1, 2) or array.shape[0] != num_nodes:
-        raise GraphError(f"labels has shape {list(array.shape)} but the graph has {num_nodes} nodes")
-    if array.dtype.kind not in "iufb":
-        raise GraphError(f"labels has type {array.dtype}; map class names to ids 0, 1, 2, … first")
-    if task == "auto":
-        task = "multilabel" if array.ndim == 2 else "classification"
-    if task == "regression":
-        return _check_targets(array), "regression"
-    if task == "multilabel":
-        return _check_multilabel(array), "multilabel"
-    if array.ndim != 1:
-        raise GraphError(f"labels has shape {list(array.shape)}; class ids must be [n] (use task='multilabel')")
-    return _check_classes(array), "classification"
-
-
-def _check_classes(array: Array) -> NDArray[np.int64]:
-    if array.dtype.kind == "b":
-        return array.astype(np.int64)
-    try:
-        labels = to_whole_numbers(array, "labels").astype(np.int64)
-    except GraphError as error:
-        raise GraphError(f"{error} as a class id (-1 = unknown); for float targets pass task='regression'") from None
-    if labels.size and labels.min() < -1:
-        place = int(np.flatnonzero(labels < -1)[0])
-        raise GraphError(f"labels[{place}] is {labels[place]}; class ids are 0, 1, 2, … and -1 for unknown")
-    if labels.size and labels.max() > max(1000, labels.size):
-        raise GraphError(f"labels go up to {labels.max()}; number the classes 0, 1, 2, … without large gaps")
-    return labels
-
-
-def _check_multilabel(array: Array) -> NDArray[np.int8]:
-    if array.ndim != 2:
-        raise GraphError(f"labels has shape {list(array.shape)}; a multi-label matrix must be [n, classes]")
-    wrong = ~np.isin(array, (-1, 0, 1))
-    if wrong.any():
-        row, column = (int(i) for i in np.argwhere(wrong)[0])
-        raise GraphError(
-            f"labels[{row}, {column}] is {array[row, column]}; a multi-label matrix holds 0, 1 and -1 for unknown "
-            f"(for float targets pass task='regression')"
-        )
-    return array.astype(np.int8)
-
-
-def _check_targets(array: Array) -> NDArray[np.float32]:
-    targets = array.astype(np.float32)
-    if np.isinf(targets).any():
-        place = [int(i) for i in np.argwhere(np.isinf(targets))[0]]
-        raise GraphError(f"labels{place} is {targets[tuple(place)]}; targets must be finite, or NaN for unknown")
-    return targets
-
-
-def known_labels(labels: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which nodes have a label: not -1, not NaN; a matrix row needs one known entry."""
-    known = ~np.isnan(labels) if labels.dtype.kind == "f" else labels != -1
-    result: NDArray[np.bool_] = known if known.ndim == 1 else known.any(axis=1)
-    return result
-
-
 def check_names(value: Any, num_nodes: int, what: str = "names") -> NDArray[np.str_] | None:
     """One distinct text per node, or None."""
     if value is None:
@@ -235,11 +159,11 @@ def check_names(value: Any, num_nodes: int, what: str = "names") -> NDArray[np.s
     return names
 
 
-def check_class_names(names: Sequence[Any] | None, labels: Array | None, task: Task) -> tuple[str, ...] | None:
-    """Distinct class names, at least as many as the labels use, or None."""
+def check_class_names(names: Sequence[Any] | None, labels: Array | None, task: str) -> tuple[str, ...] | None:
+    """Return distinct class names, at least as many as the labels use, or None."""
     if names is None:
         return None
-    if labels is None or task == "regression":
+    if labels is None or TASKS[task].gives_values:
         raise GraphError("class_names were given without class labels")
     count = labels.shape[1] if labels.ndim == 2 else int(labels.max(initial=-1)) + 1
     if len(names) < count:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..base.checks import check_seed
-from ..errors import ConfigError, StoreError, unknown_name
+from ..errors import ConfigError, GraphError, StoreError, unknown_name
 from .generated import digits
 from .graph import Graph
 from .readers.own import read_graph, read_splits
 from .readers.published import read_arxiv_splits, read_arxiv_year, read_grand, read_pyg, smaller_form
 from .split import Split
+from .tasks import CLASSIFICATION
 
 
 class Counts(NamedTuple):
@@ -223,7 +224,7 @@ def load_dataset(
     dataset = find_dataset(name)
     if dataset is None and name != EMBEDDED:
         return read_graph(_own_path(name), directed, task, ids)
-    if task not in ("auto", "classification") or ids != "auto":
+    if task not in ("auto", CLASSIFICATION.name) or ids != "auto":
         raise ConfigError(f"task and ids describe one's own data; {name} has class labels and its own numbering")
     if dataset is None:
         if directed:
@@ -329,6 +330,14 @@ def load_data(config: DataConfig) -> tuple[Graph, Split | None]:
     if graph.labels is None:
         return graph, None
     return graph, _make_split(config, graph).check(graph.num_nodes, graph.labels, graph.class_names)
+
+
+def load_labelled(config: DataConfig) -> tuple[Graph, Split]:
+    """Load the graph and the split that `[data]` describes; refuse a graph with nothing to learn from."""
+    graph, split = load_data(config)
+    if split is None:
+        raise GraphError(f"{config.dataset} has no labels to learn from")
+    return graph, split
 
 
 def _make_split(config: DataConfig, graph: Graph) -> Split:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,24 +16,39 @@ from ..base.checks import Array
 from ..base.folders import digest, open_folder, verify_folder, write_folder
 from ..errors import ConfigError, StoreError
 from .contract import (
-    TASKS,
     Features,
-    Task,
     build_adjacency,
     check_class_names,
     check_edge_index,
     check_edge_weight,
     check_features,
-    check_labels,
     check_names,
 )
 from .conversion import networkx_arguments, pyg_arguments, scipy_arguments
-from .summary import LABEL_WORDS, GraphSummary, summarize
+from .summary import GraphSummary, summarize
+from .tasks import TASKS, check_labels
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 FORMAT_VERSION = 1
+
+
+class About(TypedDict, total=False):
+    """What a graph may say of itself beyond its arrays."""
+
+    names: Sequence[Any] | None
+    class_names: Sequence[Any] | None
+    task: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Saved:
+    """Where a graph lies on disk, and the fingerprints that its manifest states."""
+
+    folder: Path
+    fingerprints: dict[str, str]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,6 +79,8 @@ class Graph:
         `classification`, `multilabel` or `regression`.
     name : str
         Where the graph came from; for people, not for the fingerprint.
+    saved : Saved or None
+        The folder it was opened from. A graph made from this one by `dataclasses.replace` has none.
     """
 
     indptr: NDArray[np.int64]
@@ -74,8 +91,9 @@ class Graph:
     names: NDArray[np.str_] | None = None
     class_names: tuple[str, ...] | None = None
     directed: bool = False
-    task: Task = "classification"
+    task: str = "classification"
     name: str = "graph"
+    saved: Saved | None = field(default=None, init=False)
 
     @classmethod
     def from_edges(
@@ -85,16 +103,22 @@ class Graph:
         edge_weight: Any = None,
         features: Any = None,
         labels: Any = None,
-        names: Sequence[Any] | None = None,
-        class_names: Sequence[Any] | None = None,
         directed: bool = False,
-        task: str = "auto",
-        name: str = "graph",
+        **about: Unpack[About],
     ) -> Graph:
         """Build a graph from [2, m] node ids.
 
         Self-loops are dropped and repeated edges merged (their weights add up). Unless `directed`, every edge goes
         both ways; where both directions were given with different weights, the larger one counts.
+
+        Parameters
+        ----------
+        num_nodes
+            Default: the rows of features or labels, or the largest id + 1.
+        directed
+            Keep the direction of edges.
+        **about
+            `names` of nodes, `class_names`, the `task` (default: from the shape of the labels), the graph's `name`.
 
         >>> Graph.from_edges([[0, 1, 1, 2], [1, 0, 1, 1]], num_nodes=4)
         Graph(graph: 4 nodes, 2 edges, no features, no labels)
@@ -104,18 +128,18 @@ class Graph:
         edges, num_nodes = check_edge_index(edge_index, num_nodes)
         weights = check_edge_weight(edge_weight, edges.shape[1])
         indptr, indices, weights = build_adjacency(edges, weights, num_nodes, directed)
-        checked_labels, kind = check_labels(labels, num_nodes, task)
+        checked_labels, task = check_labels(labels, num_nodes, about.get("task", "auto"))
         return cls(
             indptr,
             indices,
             weights,
             check_features(features, num_nodes),
             checked_labels,
-            check_names(names, num_nodes),
-            check_class_names(class_names, checked_labels, kind),
+            check_names(about.get("names"), num_nodes),
+            check_class_names(about.get("class_names"), checked_labels, task),
             bool(directed),
-            kind,
-            name,
+            task,
+            about.get("name", "graph"),
         )
 
     @classmethod
@@ -170,8 +194,7 @@ class Graph:
             meta["name"],
         )
         graph._check_lengths(path)
-        graph.__dict__["fingerprints"] = meta["fingerprints"]
-        graph.__dict__["folder"] = Path(path).resolve()
+        object.__setattr__(graph, "saved", Saved(Path(path).resolve(), meta["fingerprints"]))
         return graph
 
     def _check_lengths(self, path: str | Path) -> None:
@@ -286,25 +309,23 @@ class Graph:
         """The paper's c: classes, label columns or targets; 0 without labels."""
         if self.class_names is not None:
             return len(self.class_names)
-        if self.labels is None:
-            return 0
-        if self.labels.ndim == 2:
-            return int(self.labels.shape[1])
-        return 1 if self.task == "regression" else max(0, int(self.labels.max()) + 1)
+        return 0 if self.labels is None else TASKS[self.task].count_outputs(self.labels)
 
     @property
     def degrees(self) -> NDArray[np.int64]:
         """Number of neighbours of each node (out-neighbours if directed)."""
         return np.diff(self.indptr)
 
-    @cached_property
+    @property
     def folder(self) -> Path | None:
-        """The saved folder this graph was opened from, so that others can open it too; None if it was not."""
-        return None
+        """Return the saved folder this graph was opened from, so that others can open it too; None if it was not."""
+        return None if self.saved is None else self.saved.folder
 
     @cached_property
     def fingerprints(self) -> dict[str, str]:
         """A hash each of adjacency, features, labels and names, so that a mismatch can be named."""
+        if self.saved is not None:
+            return self.saved.fingerprints
         parts: Any = self.features
         features: tuple[Any, ...] = (parts,)
         if isinstance(parts, sp.csr_matrix):
@@ -331,7 +352,7 @@ class Graph:
         features = f"{self.num_features} features" if self.features is not None else "no features"
         if sp.issparse(self.features):
             features = f"{self.num_features} sparse features"
-        labels = "no labels" if self.labels is None else f"{self.num_classes} {LABEL_WORDS[self.task]}"
+        labels = "no labels" if self.labels is None else f"{self.num_classes} {TASKS[self.task].words}"
         edges = "arcs" if self.directed else "edges"
         weighted = "weighted " if self.weights is not None else ""
         return (

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..base.checks import check_seed, to_numpy, to_whole_numbers
 from ..base.files import read_lines, read_npz, replace_file
 from ..errors import GraphError, StoreError
-from .contract import known_labels
+from .tasks import known_labels
 
 PARTS = ("train", "val", "test")
 

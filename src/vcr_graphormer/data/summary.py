@@ -10,15 +10,12 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from ..base.machine import format_bytes
-from .contract import known_labels
+from .tasks import TASKS, known_labels
 
 if TYPE_CHECKING:
     from .graph import Graph
 
 _ROWS_AT_ONCE = 1 << 17
-
-
-LABEL_WORDS = {"classification": "classes", "multilabel": "labels", "regression": "targets"}
 
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.99, 1.0)
@@ -85,7 +82,7 @@ def summarize(graph: Graph) -> GraphSummary:
         weighted=graph.weights is not None,
         features=_describe_features(graph),
         classes=graph.num_classes,
-        kind=LABEL_WORDS[graph.task],
+        kind=TASKS[graph.task].words,
         labelled=int(known_labels(graph.labels).sum()) if graph.labels is not None else 0,
         degree_quantiles={_quantile_name(q): float(np.quantile(degrees, q)) for q in QUANTILES},
         isolated=int((touched == 0).sum()),
@@ -102,7 +99,7 @@ def label_homophily(graph: Graph) -> tuple[float | None, float | None]:
 
     Only pairs with two known labels count; (None, None) where there are none.
     """
-    if graph.labels is None or graph.task != "classification":
+    if graph.labels is None or not TASKS[graph.task].has_classes:
         return None, None
     labels = np.asarray(graph.labels)
     same_per_node = np.zeros(graph.num_nodes)

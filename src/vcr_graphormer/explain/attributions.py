@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..base.jobs import Progress
-from ..data.contract import Task
+from ..data.tasks import Target
 from ..errors import ConfigError
 from ..model.batches import Inputs
 from ..model.transformer import VCRGraphormer
@@ -84,10 +84,9 @@ def attribute(
     model: VCRGraphormer,
     inputs: Inputs,
     nodes: NDArray[np.int64],
-    task: Task,
+    target: Target,
     lists_at_once: int,
     column: int | None = None,
-    scale: tuple[Any, Any] | None = None,
     progress: Progress | None = None,
 ) -> Attributions:
     """Read the token lists of some nodes once whole, and once without each token.
@@ -98,8 +97,6 @@ def attribute(
         Token lists computed at a time; every node takes 1 + S of them.
     column
         Explain this output instead of the most probable one (of the first target for regression).
-    scale
-        Mean and deviation of regression targets.
     """
     if not len(nodes):
         raise ConfigError("there are no nodes to explain: the list is empty")
@@ -112,14 +109,14 @@ def attribute(
     ):
         for tokens, mask, batch_nodes in _token_lists(model, inputs, nodes, size):
             seen = model.look(tokens, mask)
-            outputs = _to_outputs(seen.logits, task, scale)
-            chosen = outputs.argmax(1) if task != "regression" else torch.zeros_like(outputs[:, 0], dtype=torch.int64)
+            outputs = target.output_tensor(seen.logits)
+            chosen = target.task.explained(outputs)
             if column is not None:
                 chosen = torch.full_like(chosen, column)
             whole = outputs.gather(1, chosen[:, None])  # (batch, 1)
             shown = torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device) if mask is None else mask
             hidden = ~torch.eye(tokens.shape[1], dtype=torch.bool, device=tokens.device)
-            without = _masked_outputs(model, tokens, shown[:, None] & hidden, task, scale)  # (batch, tokens, outputs)
+            without = _masked_outputs(model, tokens, shown[:, None] & hidden, target)  # (batch, tokens, outputs)
             left = without.gather(2, chosen[:, None, None].expand(-1, tokens.shape[1], 1))[..., 0]
             effect = torch.where(shown, whole - left, 0.0)
             attention = _received(seen.attention, shown)
@@ -147,25 +144,12 @@ def _token_lists(
         yield tokens, mask, batch.nodes
 
 
-def _masked_outputs(model: VCRGraphormer, tokens: Tensor, masks: Tensor, task: Task, scale: Any) -> Tensor:
+def _masked_outputs(model: VCRGraphormer, tokens: Tensor, masks: Tensor, target: Target) -> Tensor:
     """Outputs [B, M, c] of each list under each of its masks [B, M, S]."""
     count, variants, length = masks.shape
     repeated = tokens.repeat_interleave(variants, 0)
     vectors = model.encode(repeated, masks.reshape(count * variants, length))[0]
-    return _to_outputs(model.head(vectors), task, scale).view(count, variants, -1)
-
-
-def _to_outputs(logits: Tensor, task: Task, scale: Any) -> Tensor:
-    """Probabilities, or the values themselves for regression."""
-    logits = logits.float()
-    if task == "classification":
-        return logits.softmax(-1)
-    if task == "multilabel":
-        return logits.sigmoid()
-    if scale is None:
-        return logits
-    mean, deviation = (torch.as_tensor(part, dtype=torch.float32, device=logits.device) for part in scale)
-    return logits * deviation + mean
+    return target.output_tensor(model.head(vectors)).view(count, variants, -1)
 
 
 def _received(attention: Tensor, shown: Tensor) -> Tensor:
@@ -191,11 +175,10 @@ def faithfulness(
     model: VCRGraphormer,
     inputs: Inputs,
     attributions: Attributions,
-    task: Task,
+    target: Target,
     lists_at_once: int,
     most: int = 8,
     seed: int = 0,
-    scale: tuple[Any, Any] | None = None,
 ) -> dict[str, list[float]]:
     """The mean explained output after hiding 0, 1, … `most` tokens of each list, in three orders.
 
@@ -224,6 +207,6 @@ def faithfulness(
                 eligible = np.where(attributions.shown[rows], values[rows], -np.inf)[:, 1:]
                 ranks[:, 1:] = np.argsort(np.argsort(-eligible, axis=1, kind="stable"), axis=1, kind="stable")
                 kept = torch.from_numpy(ranks[:, None] >= steps[:, None]).to(tokens.device)  # (batch, steps, tokens)
-                outputs = _masked_outputs(model, tokens, kept & shown[:, None], task, scale)
+                outputs = _masked_outputs(model, tokens, kept & shown[:, None], target)
                 sums[name] += outputs.gather(2, chosen.expand(-1, len(steps), 1))[..., 0].double().sum(0).cpu().numpy()
     return {name: (total / max(1, len(attributions.nodes))).tolist() for name, total in sums.items()}

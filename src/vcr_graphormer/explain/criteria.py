@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ..data.graph import Graph
+from ..data.tasks import TASKS
 from ..ranking.kernels.search import mark_clusters
 from ..ranking.pagerank import Ranker
 from ..tokens.hops import normalized_adjacency
@@ -144,7 +145,7 @@ def _lists(graph: Graph, nodes: Any, ids: Any, clusters: Any, count: int) -> dic
     degrees = np.asarray(graph.degrees)[nodes]
     far = shown & ((distances > 2) | (distances < 0))
     same = None
-    if graph.labels is not None and graph.task == "classification":
+    if graph.labels is not None and TASKS[graph.task].has_classes:
         labels = np.asarray(graph.labels)
         known = shown & (labels[ids] >= 0) & (labels[nodes] >= 0)[:, None]
         same = float((known & (labels[ids] == labels[nodes][:, None])).sum() / max(1, known.sum()))
@@ -189,7 +190,7 @@ class _Hops:
                 np.asarray(graph.indptr), np.asarray(graph.indices), node, hops, clusters, seen, queue, marks[row]
             )
         same = None
-        if graph.labels is not None and graph.task == "classification" and hops:
+        if graph.labels is not None and TASKS[graph.task].has_classes and hops:
             same = _same_label_in_hops(graph, nodes, hops, store.settings.self_loops)
         return cls(float(hops >= 1), marks, max(0, hops - 2) / max(1, hops), same)
 
@@ -215,7 +216,7 @@ def _same_label_in_hops(graph: Graph, nodes: Any, hops: int, self_loops: bool) -
 
 def same_label_neighbours(graph: Graph, nodes: NDArray[np.int64]) -> float | None:
     """Mean local homophily: what the share of same-label tokens is compared with."""
-    if graph.labels is None or graph.task != "classification":
+    if graph.labels is None or not TASKS[graph.task].has_classes:
         return None
     shares = local_homophily(graph, nodes)
     return _mean(shares[~np.isnan(shares)])

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.contract import Task
 from ..data.graph import Graph
+from ..data.tasks import TASKS
 from ..errors import unknown_name
 from ..tokens.layout import HOP
 from .attributions import Attributions
@@ -39,7 +39,7 @@ class Explanation:
 
     node: int
     name: str | None
-    task: Task
+    task: str
     outputs: dict[str, float]
     explained: str
     label: str | None
@@ -50,7 +50,7 @@ class Explanation:
         return asdict(self)
 
 
-def describe(graph: Graph, attributions: Attributions, row: int, train: NDArray[np.int64], task: Task) -> Explanation:
+def describe(graph: Graph, attributions: Attributions, row: int, train: NDArray[np.int64], task: str) -> Explanation:
     """One row of what was attributions at in words: names, distances, training labels."""
     node = int(attributions.nodes[row])
     distances = hop_distances(graph, attributions.nodes[row : row + 1], attributions.ids[row : row + 1])[0]
@@ -102,14 +102,8 @@ def label_text(graph: Graph, node: int) -> str | None:
     """A node's label in words; None where it has none."""
     if graph.labels is None:
         return None
-    label = np.asarray(graph.labels)[node]
-    if graph.task == "classification":
-        return output_names(graph, graph.num_classes)[int(label)] if label >= 0 else None
-    if graph.task == "multilabel":
-        names = output_names(graph, len(label))
-        return ", ".join(names[place] for place in np.flatnonzero(label == 1)) or "none"
-    known = np.atleast_1d(label)[~np.isnan(np.atleast_1d(label))]
-    return ", ".join(f"{value:.4g}" for value in known) or None
+    names = output_names(graph, graph.num_classes)
+    return TASKS[graph.task].label_text(np.asarray(graph.labels)[node], names)
 
 
 def _name(graph: Graph, node: int) -> str | None:

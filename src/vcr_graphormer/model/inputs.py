@@ -20,7 +20,7 @@ from ..errors import GraphError, StoreError
 from ..tokens.lists import Kept, TokenLists
 from .batches import Inputs
 from .config import ModelConfig
-from .labels import label_hops, label_matrix
+from .labels import label_hops, label_matrix, label_width
 from .matrices import Matrix, SparseRows
 
 # A GPU's fast matrix products want rows of a multiple of 16 bytes: with 6,805 columns they are four times slower than
@@ -106,6 +106,16 @@ def make_inputs(
         labels=torch.from_numpy(known).to(home) if known is not None and model.label_embedding else None,
         adjacency=place("adjacency") if model.adjacency_rows else None,
     )
+
+
+def model_sizes(graph: Graph) -> dict[str, int]:
+    """Return the sizes of a model for a graph, by the names of `VCRGraphormer`'s arguments."""
+    return {
+        "num_features": graph.num_features,
+        "num_outputs": graph.num_classes,
+        "num_labels": label_width(graph),
+        "num_nodes": graph.num_nodes,
+    }
 
 
 def _joined(parts: list[Tensor], streamed: bool) -> tuple[Tensor, ...]:

@@ -8,9 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ..base.checks import Array
-from ..data.contract import known_labels
 from ..data.graph import Graph
+from ..data.tasks import TASKS
 from ..errors import GraphError
 from ..tokens.hops import normalized_adjacency
 
@@ -24,49 +23,20 @@ _ROWS_AT_ONCE = 4096
 
 
 def label_matrix(graph: Graph, train: NDArray[np.int64]) -> NDArray[np.float32]:
-    """What is known of each node: a one-hot row per training node, zero rows for all others [n, c].
+    """Return what is known of each node [n, c]: a one-hot row per training node, zero rows for all others.
 
-    Multi-label rows are the known positives. Regression has the targets, roughly standardized, and a last column that
-    says that there is one.
+    Of several labels per node: the known positives. Of float targets: roughly standardized values, and a last column
+    that marks nodes with a target.
     """
     if graph.labels is None:
         raise GraphError("the graph has no labels to put into tokens: leave out label_hops and label_embedding")
     labels = np.asarray(graph.labels)
-    used = train[known_labels(labels[train])]
-    if graph.task == "classification":
-        matrix = np.zeros((graph.num_nodes, graph.num_classes), dtype=np.float32)
-        matrix[used, labels[used]] = 1.0
-    elif graph.task == "multilabel":
-        matrix = np.zeros(labels.shape, dtype=np.float32)
-        matrix[used] = labels[used] == 1
-    else:
-        mean, spread = _coarse_scale(*target_scale(labels, train))
-        values = (labels.reshape(len(labels), -1) - mean) / spread
-        matrix = np.zeros((graph.num_nodes, values.shape[1] + 1), dtype=np.float32)
-        matrix[used, :-1] = np.nan_to_num(values[used])
-        matrix[used, -1] = 1.0
-    return matrix
+    return TASKS[graph.task].label_rows(labels, train, graph.num_classes)
 
 
 def label_width(graph: Graph) -> int:
     """Columns of `label_matrix`."""
-    return graph.num_classes + (graph.task == "regression")
-
-
-def target_scale(labels: Array, train: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and standard deviation of each regression target over the training nodes."""
-    values = np.asarray(labels, dtype=np.float64).reshape(len(labels), -1)[train]
-    known = ~np.isnan(values)
-    count = np.maximum(known.sum(axis=0), 1)
-    mean = np.where(known, values, 0).sum(axis=0) / count
-    spread = np.sqrt((np.where(known, values - mean, 0) ** 2).sum(axis=0) / count)
-    return mean, np.where(spread > 0, spread, 1.0)
-
-
-def _coarse_scale(mean: Array, spread: Array) -> tuple[Array, Array]:
-    """The scale to the next power of two and half step: one node's own target does not move it."""
-    spread = 2.0 ** np.round(np.log2(spread))
-    return np.round(2 * mean / spread) * spread / 2, spread
+    return TASKS[graph.task].label_width(graph.num_classes)
 
 
 def label_hops(

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from ..base.files import read_json
 from ..base.jobs import Progress
-from ..data.metrics import decide
 from ..explain.attributions import Attributions
 from ..explain.criteria import COLUMNS, measure_criteria, same_label_neighbours
 from ..explain.explanation import output_names
@@ -145,11 +144,11 @@ def rewiring(run: Run, nodes: NDArray[np.int64], progress: Progress | None = Non
 def correctness(run: Run, predicted: NDArray[np.float32]) -> dict[str, Any]:
     """Confusion, slices and calibration of the test part, for class labels."""
     graph, test = run.graph, run.split.test
-    if run.task != "classification" or graph.labels is None or not len(test):
+    if not run.target.task.has_classes or graph.labels is None or not len(test):
         return {}
     labels = np.asarray(graph.labels)[test].astype(np.int64)
     test, labels = test[labels >= 0], labels[labels >= 0]
-    chosen = decide(predicted[test], run.task).astype(np.int64)
+    chosen = run.target.task.decide(predicted[test]).astype(np.int64)
     right, names = chosen == labels, class_names(run)
     slices = {
         "class": by_class(labels, right, names),

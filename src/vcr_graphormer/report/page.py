@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from ..base.files import replace_file
 from ..base.jobs import Progress
-from ..data.metrics import decide
 from ..data.split import PARTS
 from ..explain.attributions import Attributions
 from ..explain.distances import hop_distances
@@ -139,10 +138,11 @@ def _dataset(run: Run) -> str:
 
 def _wrong(run: Run, predicted: Any) -> NDArray[np.int64] | None:
     """Test nodes whose class was not found; None where there are no classes."""
-    if run.task != "classification" or run.graph.labels is None:
+    if not run.target.task.has_classes or run.graph.labels is None:
         return None
-    labels = np.asarray(run.graph.labels)[run.split.test]
-    wrong: NDArray[np.int64] = run.split.test[(decide(predicted[run.split.test], run.task) != labels) & (labels >= 0)]
+    test = run.split.test
+    labels, decided = np.asarray(run.graph.labels)[test], run.target.task.decide(predicted[test])
+    wrong: NDArray[np.int64] = test[(decided != labels) & (labels >= 0)]
     return wrong
 
 
@@ -172,7 +172,7 @@ def _explorer(run: Run, attributions: Attributions, wrong: NDArray[np.int64] | N
     for number, name in enumerate(PARTS, start=1):
         part[getattr(run.split, name)] = number
     labels = np.full(total, -1, dtype=np.int16)
-    if run.task == "classification" and graph.labels is not None:
+    if run.target.task.has_classes and graph.labels is not None:
         labels = np.asarray(graph.labels).astype(np.int16)
     inside = (attributions.ids >= 0) & (attributions.ids < total)
     token = np.where(inside, attributions.ids, 0)
@@ -190,7 +190,7 @@ def _explorer(run: Run, attributions: Attributions, wrong: NDArray[np.int64] | N
         "effect": attributions.effect.astype("<f4"),
         "distance": np.minimum(hop_distances(graph, nodes, attributions.ids, _MOST_VISITS), 127).astype(np.int8),
     }
-    if run.task == "regression":  # the first target: its value instead of a class
+    if run.target.task.gives_values:  # the first target: its value instead of a class
         packed["value"] = attributions.explained.astype("<f4")
         if graph.labels is not None:
             packed["target"] = np.asarray(graph.labels).reshape(total, -1)[nodes, 0].astype("<f4")
@@ -199,7 +199,7 @@ def _explorer(run: Run, attributions: Attributions, wrong: NDArray[np.int64] | N
         packed["confidence"] = attributions.outputs.max(1).astype("<f4")
         packed["label"] = labels[nodes].astype("<i2")
         packed["token_label"] = token_label.astype("<i2")
-    texts = [label_text(graph, int(node)) for node in nodes] if run.task == "multilabel" else None
+    texts = [label_text(graph, int(node)) for node in nodes] if run.target.task.several_columns else None
     return {
         "total": total,
         "sampled": len(nodes) < total,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -16,21 +17,39 @@ from ..base.checks import Array
 from ..base.files import claim, read_json, replace_file, write_json
 from ..base.jobs import Progress
 from ..data.graph import Graph
-from ..data.metrics import choose_metric, probabilities
 from ..data.split import PARTS, Split
+from ..data.tasks import TASKS, choose_metric
 from ..errors import GraphError, StoreError
-from ..model.labels import label_width, target_scale
+from ..model.inputs import model_sizes
 from ..tokens.build import check_tokens, tokenize
-from ..tokens.kinds import resolve
+from ..tokens.kinds import Kind, resolve
 from ..training.checkpoint import save_tensors
-from ..training.devices import find_device, memory_advice, within_memory
+from ..training.devices import find_device
 from ..training.inference import compute
 from ..training.processes import Processes, agent_name
-from ..training.trainer import Best, Examples, OnEpoch, Trainer
+from ..training.trainer import OnEpoch, Trainer
 from .config import Config, to_toml
 from .run import RUN_FILE, RUN_VERSION, Run, versions
 
 SEEDS_FILE = "seeds.toml"  # in a folder of runs, one per seed
+
+
+class Watched(TypedDict, total=False):
+    """How long work is done and watched.
+
+    Attributes
+    ----------
+    threads : int or None
+        For the token lists; default: all cores.
+    progress : callable
+        Called with (stage, done, total), in the first process only.
+    on_epoch : callable
+        Called with each epoch's row of the history, in the first process only.
+    """
+
+    threads: int | None
+    progress: Progress | None
+    on_epoch: OnEpoch | None
 
 
 def train(
@@ -41,9 +60,8 @@ def train(
     tokens: str | Path | None = None,
     device: str = "auto",
     force: bool = False,
-    threads: int | None = None,
-    progress: Progress | None = None,
-    on_epoch: OnEpoch | None = None,
+    kinds: Sequence[Kind] = (),
+    **watched: Unpack[Watched],
 ) -> Run:
     """Compute token lists, train the model on them, and leave a run folder that says everything.
 
@@ -62,40 +80,52 @@ def train(
         Folder of a token store to use or to make; default: inside the run folder.
     device
         auto, cpu, cuda or cuda:N.
-    threads
-        For the token lists; default: all cores.
-    progress, on_epoch
-        Called with (stage, done, total) and with each epoch's row of the history, in the first process only.
+    kinds
+        More kinds of neighbours than the settings name; give them to `resume` too.
+    **watched
+        `threads`, `progress` and `on_epoch`, as in `Watched`.
     """
     return train_loaded(
-        lambda: (graph, split), config or Config(), out, tokens, device, force, threads, progress, on_epoch
+        lambda: (graph, split),
+        config or Config(),
+        out=out,
+        tokens=tokens,
+        device=device,
+        force=force,
+        kinds=kinds,
+        **watched,
     )
 
 
 def train_loaded(
     load: Callable[[], tuple[Graph, Split]],
     config: Config,
+    *,
     out: str | Path,
     tokens: str | Path | None = None,
     device: str = "auto",
     force: bool = False,
-    threads: int | None = None,
-    progress: Progress | None = None,
-    on_epoch: OnEpoch | None = None,
+    kinds: Sequence[Kind] = (),
+    **watched: Unpack[Watched],
 ) -> Run:
-    """As `train`, of a graph that the first process alone loads; not even that one where torchrun restarted it."""
+    """Train as `train` does, on a graph that the first process alone loads; after a restart by torchrun none does."""
 
     def prepare() -> None:
         own = _is_ours(Path(out), config)
         if not own or not (Path(out) / "config.toml").is_file():  # the last of what `_prepare` writes
-            _prepare(*load(), config, Path(out), tokens, device, force or own, agents)
+            graph, split = load()
+            _check(graph, split, config)
+            if tokens is not None:
+                check_tokens(graph, split.train, config.tokens, tokens, kinds)
+            _prepare(graph, split, config, folder=Path(out), tokens=tokens, force=force or own, agents=agents)
 
     processes = Processes.join()
     with processes.guarded():
         device = processes.device(device)
+        find_device(device)
         agents = [name for name in dict.fromkeys(processes.gather(agent_name())) if name is not None]
         processes.first(prepare)
-        return resume(out, device, threads, progress, on_epoch)
+        return resume(out, device, kinds, **watched)
 
 
 def _is_ours(folder: Path, config: Config) -> bool:
@@ -116,22 +146,18 @@ def _prepare(
     graph: Graph,
     split: Split,
     config: Config,
+    *,
     folder: Path,
     tokens: str | Path | None,
-    device: str,
     force: bool,
     agents: list[str],
 ) -> None:
     """Leave a run folder that `resume` can go on with."""
-    _check(graph, split, config)
-    find_device(device)
     store = folder / "tokens" if tokens is None else Path(tokens)
-    if tokens is not None:
-        check_tokens(graph, split.train, config.tokens, tokens)
     for path in (graph.folder, None if tokens is None else store):
         if path is not None and path.resolve().is_relative_to(folder.resolve()):
             raise StoreError(f"{path} lies in {folder}, which the run would fill: choose another folder for the run")
-    scale = target_scale(np.asarray(graph.labels), split.train) if graph.task == "regression" else None
+    scale = TASKS[graph.task].scale(np.asarray(graph.labels), split.train)
     about = {
         "kind": "run",
         "version": RUN_VERSION,
@@ -141,10 +167,7 @@ def _prepare(
         "fingerprint": graph.fingerprint,
         "task": graph.task,
         "scale": None if scale is None else [part.tolist() for part in scale],
-        "num_features": graph.num_features,
-        "num_outputs": graph.num_classes,
-        "num_labels": label_width(graph),
-        "num_nodes": graph.num_nodes,
+        **model_sizes(graph),
     }
     if agents:
         about |= {"agents": agents, "process": os.getpid()}
@@ -157,31 +180,24 @@ def _prepare(
         temporary.write_text(to_toml(config), encoding="utf-8")
 
 
-def resume(
-    path: str | Path,
-    device: str = "auto",
-    threads: int | None = None,
-    progress: Progress | None = None,
-    on_epoch: OnEpoch | None = None,
-) -> Run:
-    """Go on with an interrupted run from its last checkpoint; a finished one is opened as it is."""
+def resume(path: str | Path, device: str = "auto", kinds: Sequence[Kind] = (), **watched: Unpack[Watched]) -> Run:
+    """Go on with an interrupted run from its last checkpoint; open a finished one as it is."""
     processes = Processes.join()
     with processes.guarded():
         device = processes.device(device)
-        processes.first(lambda: Run.open(path, device))  # what is wrong with it is told once
-        run = Run.open(path, device)
+        # The first process opens it first: what is wrong with it is told once.
+        run = processes.first(lambda: Run.open(path, device)) or Run.open(path, device)
         if processes.agree(lambda: run.finished):
             return run
         lock = processes.first(lambda: claim(run.path / RUN_FILE))
         try:
-            if processes.agree(lambda: run.finished):  # by another process, just now
-                return Run.open(path, device)
-            with torch.random.fork_rng(devices=[run.device] if run.device.type == "cuda" else []):
-                _execute(run, processes, threads, progress, on_epoch)
+            if not processes.agree(lambda: run.finished):  # by another process, just now
+                with torch.random.fork_rng(devices=[run.device] if run.device.type == "cuda" else []):
+                    _execute(run, processes, kinds, watched if processes.is_first else {"threads": None})
         finally:
             if lock is not None:
                 lock.close()
-    return Run.open(path, device)
+    return run
 
 
 def _check(graph: Graph, split: Split, config: Config) -> None:
@@ -194,7 +210,7 @@ def _check(graph: Graph, split: Split, config: Config) -> None:
     resolve(config.tokens, graph, split.train)
     config.model.check(config.tokens.hops)
     config.training.check(graph.task)
-    choose_metric(config.training.metric, graph.task)
+    choose_metric(config.training.metric, TASKS[graph.task])
 
 
 def make_room(folder: Path, force: bool) -> None:
@@ -223,42 +239,41 @@ def _pointer(target: Path, folder: Path) -> str:
     return os.path.relpath(target, folder) if near else str(target)
 
 
-def _execute(
-    run: Run, processes: Processes, threads: int | None, progress: Progress | None, on_epoch: OnEpoch | None
-) -> None:
-    if not processes.is_first:
-        progress = on_epoch = None
-    clock = [time.perf_counter()]
-    processes.first(
-        lambda: tokenize(run.graph, run.split.train, run.config.tokens, run.tokens_folder, threads, progress)
-    )
+def _execute(run: Run, processes: Processes, kinds: Sequence[Kind], watched: Watched) -> None:
+    """Make the token lists, train, predict every node and write the results."""
+    clock, progress = [time.perf_counter()], watched.get("progress")
+
+    def make_tokens() -> None:
+        settings, threads = run.config.tokens, watched.get("threads")
+        tokenize(run.graph, run.split.train, settings, run.tokens_folder, threads, progress, kinds=kinds)
+
+    processes.first(make_tokens)
     graph, split, config = run.graph, run.split, run.config
     clock.append(time.perf_counter())
-    torch.manual_seed(config.training.seed)
-    labels = np.asarray(graph.labels)
-    seen, judged = (Examples(part, labels[part]) for part in (split.train, split.val))
-    advice = memory_advice(config.training.batch_size, run.store.num_tokens, config.model.hidden_channels)
-    with within_memory(run.device, advice):
-        model = run.new_model().to(run.device)
-        trainer = Trainer(model, run.inputs, seen, judged, graph.task, config.training, run.scale, run.path, processes)
+    trainer = Trainer.of(
+        graph,
+        split,
+        inputs=run.inputs,
+        model=config.model,
+        training=config.training,
+        folder=run.path,
+        processes=processes,
+    )
     trainer.restore()
-    best = trainer.fit(on_epoch)
+    trainer.fit(watched.get("on_epoch"))
     clock.append(time.perf_counter())
-    model.load_state_dict(best.state)
-    model.to(run.precision)
+    model = trainer.best_model()
     nodes = np.arange(graph.num_nodes)
     part = compute(model, run.inputs, nodes[processes.share(len(nodes))], run.batch_size, progress=progress)
     logits = processes.collect(part, len(nodes))
-    processes.first(lambda: _write_results(run, processes, trainer, best, logits, clock))
+    processes.first(lambda: _write_results(run, processes, trainer, logits, clock))
 
 
-def _write_results(
-    run: Run, processes: Processes, trainer: Trainer, best: Best, logits: Array, clock: list[float]
-) -> None:
-    """Weights, predictions and, last, the metrics that make the run a finished one."""
-    graph, split, config = run.graph, run.split, run.config
+def _write_results(run: Run, processes: Processes, trainer: Trainer, logits: Array, clock: list[float]) -> None:
+    """Write weights, predictions and, last, the metrics that make the run a finished one."""
+    graph, split, config, best = run.graph, run.split, run.config, trainer.best
     save_tensors(run.path / "model.safetensors", best.state, {"best_epoch": best.epoch})
-    predicted = probabilities(logits, graph.task, run.scale)
+    predicted = run.target.outputs(logits)
     run.wrap(np.arange(graph.num_nodes), predicted).save(run.path / "predictions.npz", overwrite=True)
     clock.append(time.perf_counter())
     scores = {part: run.score(predicted[getattr(split, part)], getattr(split, part)) for part in PARTS}

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from ..base.checks import Array, to_numpy, to_whole_numbers
 from ..base.files import replace_file
-from ..data.contract import Task
 from ..data.graph import Graph
+from ..data.tasks import TASKS
 from ..errors import ConfigError, GraphError, StoreError
 
 
@@ -38,7 +38,7 @@ class Predictions:
     nodes: NDArray[np.int64]
     probabilities: NDArray[np.float32]
     labels: Array
-    task: Task
+    task: str
     names: NDArray[np.str_] | None = None
     class_names: tuple[str, ...] | None = None
 
@@ -65,8 +65,8 @@ class Predictions:
     def _write_csv(self, path: Path) -> None:
         count = self.probabilities.shape[1]
         classes = self.class_names or tuple(str(number) for number in range(count))
-        word = "value" if self.task == "regression" else "probability"
-        decided = ["prediction"] if self.task == "classification" else []
+        word = "value" if TASKS[self.task].gives_values else "probability"
+        decided = ["prediction"] if TASKS[self.task].has_classes else []
         with path.open("w", encoding="utf-8", newline="") as handle:
             writer = csv.writer(handle)
             columns = [f"{word}_{name}" for name in classes[:count]]

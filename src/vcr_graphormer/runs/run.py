@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,14 +16,10 @@ from .. import __version__
 from ..base.checks import Array
 from ..base.files import read_json
 from ..base.jobs import Progress
-from ..data.contract import Task
 from ..data.graph import Graph
-from ..data.metrics import METRICS_OF_TASK, decide, measure, probabilities
 from ..data.split import PARTS, Split
+from ..data.tasks import TASKS, Target, measure
 from ..errors import ConfigError, GraphError, StoreError
-from ..explain.attributions import Attributions, attribute, faithfulness
-from ..explain.explanation import Explanation, describe, find_output
-from ..explain.rewiring import Transfer, mass_transfer
 from ..model.batches import Inputs
 from ..model.inputs import make_inputs
 from ..model.transformer import VCRGraphormer
@@ -34,12 +30,13 @@ from ..training.inference import compute
 from .config import Config, load_config
 from .predictions import Predictions, find_node, find_nodes
 
+if TYPE_CHECKING:  # explaining is loaded by those who ask for it
+    from ..explain.attributions import Attributions
+    from ..explain.explanation import Explanation
+    from ..explain.rewiring import Transfer
+
 RUN_FILE = "run.json"
-
-
 RUN_VERSION = 1
-
-
 SIZES = ("num_features", "num_outputs", "num_labels", "num_nodes")
 
 
@@ -68,12 +65,16 @@ class Run:
         What `run.json` says: where graph and tokens are, sizes of the model.
     device : torch.device
         Where it computes.
+    other_graph, other_tokens
+        Another graph than the one it was trained on, and its token lists; see `on`.
     """
 
     path: Path
     config: Config
     about: dict[str, Any]
     device: torch.device
+    other_graph: Graph | None = None
+    other_tokens: TokenStore | None = None
 
     @classmethod
     def open(cls, path: str | Path, device: str = "auto") -> Run:
@@ -100,7 +101,9 @@ class Run:
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
-        """Results: `train`, `val` and `test` of the metric, all `scores`, timings, versions."""
+        """Return the results: `train`, `val` and `test` of the metric, all `scores`, timings, versions."""
+        if self.other_graph is not None:
+            return {}  # they are those of the graph it was trained on
         self.check_finished()
         return read_json(self.path / "metrics.json")
 
@@ -111,7 +114,9 @@ class Run:
 
     @cached_property
     def graph(self) -> Graph:
-        """The graph it was trained on."""
+        """Return the graph: the one it was trained on, unless this is a run `on` another."""
+        if self.other_graph is not None:
+            return self.other_graph
         if not (self.path / self.about["graph"]).is_dir():
             raise StoreError(
                 f"the graph of {self.path} is missing: {self.path / self.about['graph']} was moved or deleted"
@@ -133,7 +138,9 @@ class Run:
 
     @cached_property
     def store(self) -> TokenStore:
-        """The token lists."""
+        """Return the token lists of the graph."""
+        if self.other_tokens is not None:
+            return self.other_tokens
         if not self.tokens_folder.is_dir():
             raise StoreError(
                 f"{self.path} has no token store: {self.tokens_folder} is missing. Bring it back, or train again"
@@ -146,16 +153,20 @@ class Run:
         return choose_precision(self.config.training.precision, self.device)
 
     @property
-    def task(self) -> Task:
-        """What the model was trained for."""
-        task: Task = self.about["task"]
-        return task
+    def task(self) -> str:
+        """Return the name of the task the model was trained for."""
+        return str(self.about["task"])
 
     @property
     def scale(self) -> tuple[Array, Array] | None:
-        """Mean and standard deviation of regression targets over the training nodes."""
+        """Return mean and standard deviation of regression targets over the training nodes."""
         scale = self.about["scale"]
         return None if scale is None else (np.asarray(scale[0]), np.asarray(scale[1]))
+
+    @property
+    def target(self) -> Target:
+        """Return what the model was trained for: its task, and the scale of its targets."""
+        return Target(TASKS[self.task], self.scale)
 
     @property
     def batch_size(self) -> int:
@@ -195,7 +206,7 @@ class Run:
     def predict(self, nodes: Any = None, progress: Progress | None = None) -> Predictions:
         """Probabilities and decisions for node ids or names; default: all nodes."""
         chosen = find_nodes(self.graph, nodes)
-        return self.wrap(chosen, probabilities(self._compute(chosen, False, progress), self.task, self.scale))
+        return self.wrap(chosen, self.target.outputs(self._compute(chosen, False, progress)))
 
     def embed(self, nodes: Any = None, progress: Progress | None = None) -> NDArray[np.float32]:
         """The vectors before the classification head [m, hidden], for node ids or names; default: all nodes."""
@@ -209,7 +220,8 @@ class Run:
         """Predictions with the names of nodes and classes."""
         graph = self.graph
         names = None if graph.names is None else np.asarray(graph.names)[nodes]
-        return Predictions(nodes, predicted, decide(predicted, self.task), self.task, names, graph.class_names)
+        decided = self.target.task.decide(predicted)
+        return Predictions(nodes, predicted, decided, self.task, names, graph.class_names)
 
     def evaluate(self, part: str = "test", progress: Progress | None = None) -> dict[str, float]:
         """Every metric of the task on `train`, `val` or `test`."""
@@ -223,47 +235,64 @@ class Run:
         if self.graph.labels is None or self.graph.task != self.task:
             raise GraphError(f"the graph has no labels to compare the predictions of this {self.task} with")
         labels = np.asarray(self.graph.labels)[nodes]
-        return {metric: measure(metric, predicted, labels, self.task) for metric in METRICS_OF_TASK[self.task]}
+        task = self.target.task
+        return {metric: measure(metric, predicted, labels, task) for metric in task.metrics}
 
     def explain(self, node: Any, output: Any = None) -> Explanation:
         """Why one node, by id or name, got its prediction: every token with its attention and effect.
 
         `output` explains another class (its name or number) than the predicted one.
         """
+        from ..explain.explanation import describe
+
         chosen = find_node(self.graph, node)
         return describe(self.graph, self.attributions(chosen, output), 0, self.split.train, self.task)
 
     def attributions(self, nodes: Any = None, output: Any = None, progress: Progress | None = None) -> Attributions:
-        """Attention, readout weight and effect of every token of some nodes, as arrays; default: all nodes."""
-        chosen = find_nodes(self.graph, nodes)
+        """Return attention, readout weight and effect of every token of some nodes, as arrays; default: all nodes."""
+        from ..explain.attributions import attribute
+        from ..explain.explanation import find_output
+
+        chosen, exact = find_nodes(self.graph, nodes), self._exact
         column = None if output is None else find_output(self.graph, self.about["num_outputs"], output)
-        exact = self._exact
-        return attribute(exact.model, exact.inputs, chosen, self.task, self.lists_at_once, column, self.scale, progress)
+        return attribute(exact.model, exact.inputs, chosen, self.target, self.lists_at_once, column, progress)
 
     look = attributions  # its name in the first release
 
     def faithfulness(self, attributions: Attributions, most: int = 8, seed: int = 0) -> dict[str, list[float]]:
-        """How the explained output falls as tokens are hidden: by effect, by attention, at random."""
+        """Return how the explained output falls as tokens are hidden: by effect, by attention, at random."""
+        from ..explain.attributions import faithfulness
+
         exact = self._exact
-        return faithfulness(
-            exact.model, exact.inputs, attributions, self.task, self.lists_at_once, most, seed, self.scale
-        )
+        how = {"lists_at_once": self.lists_at_once, "most": most, "seed": seed}
+        return faithfulness(exact.model, exact.inputs, attributions, self.target, **how)
 
     @cached_property
     def _exact(self) -> Run:
-        """The same run in float32: of effects of 1e-4, bfloat16 would show rounding."""
+        """Return the same run in float32: of effects of 1e-4, bfloat16 would show rounding."""
         if self.precision == torch.float32:
             return self
-        exact = replace(self, config=replace(self.config, training=replace(self.config.training, precision="float32")))
-        shared = {name: getattr(self, name) for name in ("graph", "store", "split")}
-        exact.__dict__.update(shared)
-        return exact
+        return replace(self, config=replace(self.config, training=replace(self.config.training, precision="float32")))
+
+    def report(self, file: str | Path | None = None, nodes: int = 2000, progress: Progress | None = None) -> Path:
+        """Write the run as one HTML page and return its path; default: report.html in the run folder.
+
+        Parameters
+        ----------
+        nodes
+            Nodes in the token explorer at most.
+        """
+        from .. import write_report  # by its public name: the page is a room below this one
+
+        return write_report(self, None if file is None else Path(file), nodes, progress)
 
     def rewiring(self, nodes: Any, k: int = 10) -> dict[str, list[Transfer]]:
         """What the super nodes of each kind do to the PageRank of some nodes, exactly (Theorem 2).
 
         As in the token lists, a training node's own edge to its label's super node is left out where that was asked.
         """
+        from ..explain.rewiring import mass_transfer
+
         chosen, restart = find_nodes(self.graph, nodes), self.config.tokens.restart
         return {
             kind: mass_transfer(
@@ -298,9 +327,7 @@ class Run:
             raise GraphError("the model knows nodes by their links (adjacency_rows): it cannot read another graph")
         if self.split.train.max() >= graph.num_nodes:
             raise GraphError(f"training node {self.split.train.max()} is not in the graph of {graph.num_nodes} nodes")
-        other = replace(self)
-        other.__dict__.update(graph=graph, store=tokens, model=self.model, metrics={}, split=self.split)
-        return other
+        return replace(self, other_graph=graph, other_tokens=tokens)
 
     def __repr__(self) -> str:
         if not self.finished:

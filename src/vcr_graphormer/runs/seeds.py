@@ -6,21 +6,19 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from ..base.files import replace_file, write_json
 from ..base.folders import MANIFEST
-from ..base.jobs import Progress
-from ..data.datasets import DataConfig, load_data
+from ..data.datasets import load_labelled
 from ..data.graph import Graph
-from ..data.split import PARTS, Split
-from ..errors import ConfigError, GraphError, StoreError
+from ..data.split import PARTS
+from ..errors import ConfigError, StoreError
 from ..training.processes import Processes
-from ..training.trainer import OnEpoch
 from .config import Config, to_toml
-from .launch import SEEDS_FILE, make_room, resume, train
+from .launch import SEEDS_FILE, Watched, make_room, resume, train
 from .run import RUN_FILE, Run
 
 
@@ -30,14 +28,12 @@ def train_seeds(
     out: str | Path,
     device: str = "auto",
     force: bool = False,
-    threads: int | None = None,
-    progress: Progress | None = None,
     on_run: Callable[[int, Run], None] | None = None,
-    on_epoch: OnEpoch | None = None,
+    **watched: Unpack[Watched],
 ) -> dict[str, Any]:
-    """Train with split and training seeds 0 … seeds - 1; every run is kept, `summary.json` has mean and deviation.
+    """Train with split and training seeds 0 … seeds - 1; keep every run, write mean and deviation to `summary.json`.
 
-    Called again with the same folder and settings it goes on where it was.
+    Called again with the same folder and settings it goes on where it was. `on_run` is called with each seed's run.
     """
     if seeds < 1:
         raise ConfigError(f"seeds is {seeds}; it must be 1 or more")
@@ -54,7 +50,7 @@ def train_seeds(
         raise StoreError(f"{folder} holds runs with other settings: choose another folder, or replace them (--force)")
     runs = []
     for seed in range(seeds):
-        run = _train_seed(config, seed, folder, device, threads, progress, on_epoch)
+        run = _train_seed(config, seed, folder, device, watched)
         if on_run is not None:
             on_run(seed, run)
         runs.append(run.metrics)
@@ -67,19 +63,11 @@ def train_seeds(
     return summary
 
 
-def _train_seed(
-    config: Config,
-    seed: int,
-    folder: Path,
-    device: str,
-    threads: int | None,
-    progress: Progress | None,
-    on_epoch: OnEpoch | None,
-) -> Run:
-    """One seed's run: opened if finished, continued if begun, made otherwise; all share one saved graph."""
+def _train_seed(config: Config, seed: int, folder: Path, device: str, watched: Watched) -> Run:
+    """Return one seed's run: opened if finished, continued if begun, made otherwise; all share one saved graph."""
     target = folder / f"seed-{seed}"
     if (target / RUN_FILE).is_file():
-        return resume(target, device, threads, progress, on_epoch)
+        return resume(target, device, **watched)
     published = config.data.split == "published"
     data = config.data if published else replace(config.data, seed=seed)
     settings = replace(config, data=data, training=replace(config.training, seed=seed))
@@ -91,12 +79,4 @@ def _train_seed(
         raise StoreError(f"the data of {folder} has changed since its first run: choose another folder, or --force")
     if target.is_dir():
         shutil.rmtree(target)  # begun, but killed before it could be continued
-    return train(Graph.open(saved), split, settings, target, None, device, False, threads, progress, on_epoch)
-
-
-def load_labelled(data: DataConfig) -> tuple[Graph, Split]:
-    """The graph and the split that `[data]` describes; refused where there is nothing to learn from."""
-    graph, split = load_data(data)
-    if split is None:
-        raise GraphError(f"{data.dataset} has no labels to learn from")
-    return graph, split
+    return train(Graph.open(saved), split, settings, target, device=device, **watched)

@@ -215,7 +215,7 @@ class _Job:
         return [Shard(folder / f"{kind.name}-{a}-{b}-{job}.npz", a, b, tokens, effort) for a, b in ranges]
 
     def _prepare(self, kind: Kind, connections: Connections) -> NodeRanker | SavedRanker:
-        """Return the ranker in memory, or where it is saved for workers; one saved before an interruption serves again."""
+        """Return the ranker in memory, or where it lies for workers; one saved before an interruption serves again."""
         folder, ranker = self.work.parts.absolute() / f"{kind.name}-ranker", kind.ranker()
         prepared: NodeRanker | None = None
         if not is_intact(folder):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..base.folders import digest
 from ..data.graph import Graph
+from ..data.tasks import TASKS
 from ..errors import ConfigError, GraphError
 from ..ranking.connections import (
     Connections,
@@ -222,7 +223,7 @@ def resolve(config: TokenConfig, graph: Graph, train: Train) -> TokenConfig:
 def _choose_content(config: TokenConfig, graph: Graph, train: Train) -> str:
     if config.content == "links":
         return "links"
-    labelled = graph.labels is not None and graph.task == "classification"
+    labelled = graph.labels is not None and TASKS[graph.task].has_classes
     if config.content == "features" or (config.content == "auto" and not (labelled and train is not None)):
         if config.content_tokens and graph.features is None:
             raise GraphError(

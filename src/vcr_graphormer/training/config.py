@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from ..base.checks import check_choice, check_fraction, check_seed, check_whole, setting
+from ..data.tasks import TASKS
 from ..errors import ConfigError
 
 SCHEDULES = ("linear", "cosine", "constant")
@@ -14,7 +15,7 @@ SCHEDULES = ("linear", "cosine", "constant")
 PRECISIONS = ("auto", "float32", "bfloat16")
 
 
-METRICS = ("accuracy", "macro_f1", "roc_auc", "mae", "rmse")
+METRICS = tuple(dict.fromkeys(metric for task in TASKS.values() for metric in task.metrics))
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class TrainConfig:
         check_choice(self, "training", "metric", ("auto", *METRICS))
         check_choice(self, "training", "precision", PRECISIONS)
         check_seed(self.seed)
-        if self.label_smoothing and task == "regression":
+        if self.label_smoothing and TASKS[task].gives_values:
             raise ConfigError("training.label_smoothing is for class labels: set it to 0 for regression")
         return self
 

@@ -17,10 +17,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..base.checks import Array
-from ..data.contract import Task
-from ..data.metrics import choose_metric, is_better, measure, probabilities
+from ..data.graph import Graph
+from ..data.metrics import is_better
+from ..data.split import Split
+from ..data.tasks import Target, choose_metric, measure
 from ..errors import ConfigError, StoreError, TrainingError
 from ..model.batches import Batch, Inputs
+from ..model.config import ModelConfig
+from ..model.inputs import model_sizes
 from ..model.transformer import VCRGraphormer
 from .checkpoint import HISTORY, cut_history, read_history, restore_training, save_training
 from .config import TrainConfig, learning_rate
@@ -28,7 +32,6 @@ from .cuda_graphs import CapturedStep
 from .devices import choose_micro_batch, choose_precision, memory_advice, within_memory
 from .inference import compute
 from .interrupt import interruptible
-from .objective import compute_loss, count_known
 from .processes import Processes
 
 OnEpoch = Callable[[dict[str, float]], None]
@@ -69,8 +72,8 @@ class Trainer:
         Trained in place; what `fit` returns is the best state, not the last.
     train, val
         The only labels the loop ever sees.
-    scale
-        Mean and standard deviation of regression targets: the model learns standardized ones.
+    target
+        The task, and the scale of its targets: the model learns standardized ones.
     folder
         Where `history.jsonl` and checkpoints go; None keeps everything in memory.
     processes
@@ -83,17 +86,16 @@ class Trainer:
         inputs: Inputs,
         train: Examples,
         val: Examples,
-        task: Task,
+        target: Target,
         config: TrainConfig,
-        scale: tuple[Array, Array] | None = None,
         folder: Path | None = None,
         processes: Processes | None = None,
     ) -> None:
         self.processes = processes or Processes()
         self.processes.align(model)
-        self.model, self.inputs, self.train, self.val, self.task = model, inputs, train, val, task
-        self.config, self.scale, self.folder = config.check(task), scale, folder
-        self.metric = choose_metric(config.metric, task)
+        self.model, self.inputs, self.train, self.val, self.target = model, inputs, train, val, target
+        self.task, self.config, self.folder = target.task, config.check(target.task.name), folder
+        self.metric = choose_metric(config.metric, target.task)
         self.precision = choose_precision(config.precision, inputs.device)
         self.micro_batch = choose_micro_batch(
             config.micro_batch, config.batch_size, inputs.num_tokens, model.config, inputs.device
@@ -121,6 +123,35 @@ class Trainer:
         self.best = Best()
         self.history: list[dict[str, float]] = []
         self.val_logits: Array = np.empty((0, model.num_outputs), np.float32)  # after the last epoch
+
+    @classmethod
+    def of(
+        cls,
+        graph: Graph,
+        split: Split,
+        *,
+        inputs: Inputs,
+        model: ModelConfig,
+        training: TrainConfig,
+        folder: Path | None = None,
+        processes: Processes | None = None,
+    ) -> Trainer:
+        """Make a fresh model from the seed of `training`, and its trainer: for a run folder or many in one process.
+
+        Labels of test nodes are not looked at.
+        """
+        labels = np.asarray(graph.labels)
+        seen, judged = (Examples(nodes, labels[nodes]) for nodes in (split.train, split.val))
+        torch.manual_seed(training.seed)
+        with within_memory(inputs.device, memory_advice(training.batch_size, inputs.num_tokens, model.hidden_channels)):
+            fresh = VCRGraphormer(model, inputs.layout, **model_sizes(graph)).to(inputs.device)
+            target = Target.of(graph.task, labels, split.train)
+            return cls(fresh, inputs, seen, judged, target, training, folder, processes)
+
+    def best_model(self) -> VCRGraphormer:
+        """Return the model with its best weights, in the precision of the device; training is over then."""
+        self.model.load_state_dict(self.best.state)
+        return self.model.to(self.precision)
 
     def fit(self, on_epoch: OnEpoch | None = None) -> Best:
         """Train until the last epoch or until patience is out; returns the best state.
@@ -181,21 +212,17 @@ class Trainer:
         # Weights that give no numbers are neither kept as the best nor written to a checkpoint.
         if not np.isfinite(self.val_logits).all():
             self._stop("the validation outputs are no longer numbers after", self.step)
-        predicted = probabilities(self.val_logits, self.task, self.scale)
-        value = measure(self.metric, predicted, self.val.labels, self.task)
+        value = measure(self.metric, self.target.outputs(self.val_logits), self.val.labels, self.task)
         if math.isnan(value):
             raise ConfigError(
                 f"training.metric {self.metric} cannot be computed on the validation part, which has one kind of label "
                 f"only: choose another metric or a larger part"
             )
-        return value, float(compute_loss(torch.from_numpy(self.val_logits), self.val_labels, self.task))
+        return value, float(self.task.loss(torch.from_numpy(self.val_logits), self.val_labels))
 
     def _wanted(self, examples: Examples) -> Tensor:
         """What the model's outputs are compared with."""
-        labels = np.asarray(examples.labels)
-        if self.scale is not None:
-            labels = ((labels.reshape(len(labels), -1) - self.scale[0]) / self.scale[1]).astype(np.float32)
-        return torch.from_numpy(np.ascontiguousarray(labels))
+        return torch.from_numpy(np.ascontiguousarray(self.target.wanted(np.asarray(examples.labels))))
 
     def _low_precision(self, model: VCRGraphormer) -> VCRGraphormer:
         """The model itself in float32; otherwise the copy, brought up to date with it."""
@@ -223,7 +250,7 @@ class Trainer:
         for number, (part, whole) in enumerate(zip(own, labels, strict=True)):
             batch = None if batches is None else next(batches)
             wanted = whole[self.processes.share(len(whole))]
-            total = None if self.processes.size == 1 else count_known(whole, self.task)
+            total = None if self.processes.size == 1 else self.task.count_known(whole)
             losses[number] = self.advance(part, wanted, batch, total)
             if looking:
                 self._check(losses[: number + 1])
@@ -262,7 +289,7 @@ class Trainer:
         worker = self._low_precision(self.model)
         worker.zero_grad(set_to_none=True)
         with within_memory(self.inputs.device, self.advice):
-            loss = self._backward(worker, batch, labels, count_known(labels, self.task) if total is None else total)
+            loss = self._backward(worker, batch, labels, self.task.count_known(labels) if total is None else total)
         if worker is not self.model:
             for parameter, low in zip(parameters, worker.parameters(), strict=True):
                 parameter.grad = None if low.grad is None else low.grad.float()
@@ -279,10 +306,10 @@ class Trainer:
         rows = projected.detach().requires_grad_()
         parts = zip(batch.split(self.micro_batch), torch.split(labels, self.micro_batch), strict=True)
         for part, wanted in parts if len(batch) else ():  # the last batch may be too small for every process
-            weight = count_known(wanted, self.task) / total
+            weight = self.task.count_known(wanted) / total
             full = len(part) == self.full_share
             logits = (self.compiled if self.compiled is not None and full else worker)(part, rows).float()
-            share = weight * compute_loss(logits, wanted, self.task, self.config.label_smoothing)
+            share = weight * self.task.loss(logits, wanted, self.config.label_smoothing)
             # The share of the whole batch's loss; the processes' gradients are then averaged, not summed.
             torch.autograd.backward(share * self.processes.size)
             loss += share.detach()

@@ -14,6 +14,7 @@ from ...base.files import read_npy, read_npz
 from ...errors import GraphError, StoreError
 from ..contract import Features, to_csr
 from ..graph import Graph
+from ..tasks import TASKS, unknown_label
 from .tables import Table, read_table
 
 Columns = NDArray[Any]
@@ -103,7 +104,7 @@ def read_labels(file: Path, task: str) -> tuple[Columns | None, Columns, list[st
         if key is None:
             raise StoreError(f"{file} has neither 'labels' nor 'y'")
         return None, arrays[key], None
-    several = task == "multilabel"
+    several = task in TASKS and TASKS[task].several_columns
     table = read_table(file, (*NODE, *LABEL), ids=NODE, leading_ids=1, free_header=several)
     node, label = table.find(NODE), table.find(LABEL)
     if node is None and table.header is None and len(table.columns) == 2 and not several:
@@ -126,7 +127,7 @@ def read_labels(file: Path, task: str) -> tuple[Columns | None, Columns, list[st
 
 def _classes(table: Table, position: int, task: str) -> tuple[Columns, list[str] | None]:
     column = table.columns[position]
-    if task == "regression":
+    if task in TASKS and TASKS[task].gives_values:
         return table.numbers(position, "label").astype(np.float64), None
     if column.dtype.kind == "U":
         names = sorted({str(text) for text in column if text})
@@ -204,7 +205,7 @@ def read_graphml(file: Path, directed: bool, task: str, name: str) -> Graph:
             texts = np.array(["" if value is None else str(value) for value in column])
             labels, classes = _classes(Table(file, [texts], None), 0, task)
         else:
-            unknown = np.nan if task == "regression" else -1
+            unknown = unknown_label(task)
             labels = np.array([unknown if value is None else value for value in column])
     return Graph.from_networkx(
         graph, features=features, labels=labels, class_names=classes, directed=directed, task=task, name=name

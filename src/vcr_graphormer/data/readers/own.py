@@ -14,6 +14,7 @@ from ...errors import ConfigError, GraphError, StoreError
 from ..contract import Features
 from ..graph import Graph
 from ..split import PARTS, Split, read_parts
+from ..tasks import unknown_label
 from .formats import NODE, Columns, read_edges, read_features, read_graphml, read_labels, read_npz_graph
 from .tables import TABLE
 
@@ -193,7 +194,7 @@ def _assemble(pieces: Pieces, directed: bool, task: str, ids: str, name: str) ->
     if labels is not None and pieces.label_ids is not None:
         rows = _check_ids(pieces.label_ids, num_nodes, names, "labels")
         # Nodes without a row in the labels file are unknown; float64 holds every label and the mark for unknown.
-        full = np.full((num_nodes, *labels.shape[1:]), np.nan if task == "regression" else -1, dtype=np.float64)
+        full = np.full((num_nodes, *labels.shape[1:]), unknown_label(task), dtype=np.float64)
         full[rows] = labels
         labels = full
     return Graph.from_edges(

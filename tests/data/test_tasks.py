@@ -10,11 +10,28 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score, mean_absolute_error, roc_auc_score, root_mean_squared_error
 
 from vcr_graphormer import ConfigError, GraphError
-from vcr_graphormer.data.contract import Task
-from vcr_graphormer.data.metrics import METRICS_OF_TASK, choose_metric, decide, is_better, measure, probabilities
+from vcr_graphormer.data import tasks
+from vcr_graphormer.data.metrics import is_better
+from vcr_graphormer.data.tasks import TASKS
 from vcr_graphormer.training.config import METRICS
 
 NAN = float("nan")
+
+
+def measure(metric: str, predicted: np.ndarray, labels: np.ndarray, task: str) -> float:
+    return tasks.measure(metric, predicted, labels, TASKS[task])
+
+
+def choose_metric(name: str, task: str) -> str:
+    return tasks.choose_metric(name, TASKS[task])
+
+
+def decide(predicted: np.ndarray, task: str) -> np.ndarray:
+    return TASKS[task].decide(predicted)
+
+
+def probabilities(logits: np.ndarray, task: str, scale: Any = None) -> np.ndarray:
+    return TASKS[task].outputs(logits, scale)
 
 
 def floats(rows: Any) -> np.ndarray:
@@ -148,10 +165,10 @@ def test_refused() -> None:
 @pytest.mark.parametrize(
     ("task", "first"), [("classification", "accuracy"), ("multilabel", "roc_auc"), ("regression", "rmse")]
 )
-def test_choice(task: Task, first: str) -> None:
+def test_choice(task: str, first: str) -> None:
     assert choose_metric("auto", task) == first
     for metric in METRICS:
-        if metric in METRICS_OF_TASK[task]:
+        if metric in TASKS[task].metrics:
             assert choose_metric(metric, task) == metric
         else:
             with pytest.raises(ConfigError, match=f"training.metric is '{metric}'; for {task} it must be {first} or"):

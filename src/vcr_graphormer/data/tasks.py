@@ -1,0 +1,428 @@
+"""The three tasks: class labels, several labels per node, and float targets. Each is one object.
+
+A task knows its labels (which arrays it takes, which entries are unknown, what they are as inputs), what the model's
+outputs mean, its loss and its metrics. Nothing else in the package asks for the name of a task. To add one, write a
+class here and put it into `TASKS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from ..base.checks import Array, to_numpy, to_whole_numbers
+from ..errors import ConfigError, GraphError
+from .metrics import THRESHOLD, measure_classes, measure_columns, measure_values
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Scale = tuple[Array, Array]
+_LARGEST_SMALL = 1000  # class ids up to this may have gaps, whatever the number of nodes
+
+
+class Task(Protocol):
+    """What a model learns, and how its outputs are judged."""
+
+    name: str
+    words: str
+    """What the outputs are called: classes, labels or targets."""
+    metrics: tuple[str, ...]
+    """The first one is the default."""
+    unknown: float
+    """The label of a node that has none."""
+    has_classes: bool
+    """Whether every node has one class: only then are there neighbours of the same label, and a confusion matrix."""
+    gives_values: bool
+    """Whether outputs are values; otherwise they are probabilities."""
+    several_columns: bool
+    """Whether every column of a labels file, the node's aside, is a label."""
+
+    def check_labels(self, labels: Array) -> Array:
+        """Return the labels in the form that is stored; refuse what cannot be labels of this task."""
+        ...
+
+    def count_outputs(self, labels: Array) -> int:
+        """Return the number of classes, labels or targets."""
+        ...
+
+    def unseen(self, labels: Array, train: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the classes or labels that occur, but in no training node."""
+        ...
+
+    def label_width(self, outputs: int) -> int:
+        """Return the columns of `label_rows`."""
+        ...
+
+    def label_rows(self, labels: Array, train: NDArray[np.int64], outputs: int) -> NDArray[np.float32]:
+        """Return what is known of each node as input [n, width]: the labels of training nodes, zero rows elsewhere."""
+        ...
+
+    def scale(self, labels: Array, train: NDArray[np.int64]) -> Scale | None:
+        """Return mean and standard deviation of the targets over the training nodes; None for other labels."""
+        ...
+
+    def wanted(self, labels: Array, scale: Scale | None) -> Array:
+        """Return what the model's outputs are compared with."""
+        ...
+
+    def loss(self, logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
+        """Return the mean loss of known labels."""
+        ...
+
+    def count_known(self, labels: Tensor) -> Tensor | int:
+        """Return how many labels a loss is the mean of."""
+        ...
+
+    def outputs(self, logits: NDArray[np.float32], scale: Scale | None) -> NDArray[np.float32]:
+        """Return probabilities, or values on the targets' own scale."""
+        ...
+
+    def output_tensor(self, logits: Tensor, scale: Scale | None) -> Tensor:
+        """Return the same of tensors, in float32."""
+        ...
+
+    def explained(self, outputs: Tensor) -> Tensor:
+        """Return the column of each node that is explained unless another one is asked for."""
+        ...
+
+    def decide(self, outputs: NDArray[np.float32]) -> Array:
+        """Return class ids, label rows of 0 and 1, or the values themselves."""
+        ...
+
+    def measure(self, metric: str, outputs: NDArray[np.float32], labels: Array) -> float:
+        """Return one metric of outputs against the labels of the same nodes; unknown labels do not count."""
+        ...
+
+    def label_text(self, label: Any, names: Sequence[str]) -> str | None:
+        """Return one node's label in words; None where it has none."""
+        ...
+
+
+class _Classification:
+    """One class per node: int64 [n], -1 for unknown."""
+
+    name, words = "classification", "classes"
+    metrics: tuple[str, ...] = ("accuracy", "macro_f1", "roc_auc")
+    unknown, has_classes, gives_values, several_columns = -1.0, True, False, False
+
+    def check_labels(self, labels: Array) -> NDArray[np.int64]:
+        if labels.ndim != 1:
+            raise GraphError(f"labels has shape {list(labels.shape)}; class ids must be [n] (use task='multilabel')")
+        if labels.dtype.kind == "b":
+            return labels.astype(np.int64)
+        try:
+            ids = to_whole_numbers(labels, "labels").astype(np.int64)
+        except GraphError as error:
+            raise GraphError(
+                f"{error} as a class id (-1 = unknown); for float targets pass task='regression'"
+            ) from None
+        if ids.size and ids.min() < -1:
+            node = int(np.flatnonzero(ids < -1)[0])
+            raise GraphError(f"labels[{node}] is {ids[node]}; class ids are 0, 1, 2, … and -1 for unknown")
+        if ids.size and ids.max() > max(_LARGEST_SMALL, ids.size):
+            raise GraphError(f"labels go up to {ids.max()}; number the classes 0, 1, 2, … without large gaps")
+        return ids
+
+    def count_outputs(self, labels: Array) -> int:
+        return max(0, int(labels.max()) + 1)
+
+    def unseen(self, labels: Array, train: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.setdiff1d(labels[labels >= 0], labels[train])
+
+    def label_width(self, outputs: int) -> int:
+        return outputs
+
+    def label_rows(self, labels: Array, train: NDArray[np.int64], outputs: int) -> NDArray[np.float32]:
+        used = train[known_labels(labels[train])]
+        rows = np.zeros((len(labels), outputs), dtype=np.float32)
+        rows[used, labels[used]] = 1.0
+        return rows
+
+    def scale(self, labels: Array, train: NDArray[np.int64]) -> None:
+        return None
+
+    def wanted(self, labels: Array, scale: Scale | None) -> Array:
+        return labels
+
+    def loss(self, logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
+        from torch.nn.functional import cross_entropy
+
+        return cross_entropy(logits, labels, label_smoothing=smoothing)
+
+    def count_known(self, labels: Tensor) -> int:
+        return len(labels)
+
+    def outputs(self, logits: NDArray[np.float32], scale: Scale | None) -> NDArray[np.float32]:
+        shifted = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
+        return np.asarray(shifted / shifted.sum(axis=1, keepdims=True), dtype=np.float32)
+
+    def output_tensor(self, logits: Tensor, scale: Scale | None) -> Tensor:
+        return logits.float().softmax(-1)
+
+    def explained(self, outputs: Tensor) -> Tensor:
+        return outputs.argmax(1)
+
+    def decide(self, outputs: NDArray[np.float32]) -> Array:
+        return np.asarray(outputs.argmax(axis=1))
+
+    def measure(self, metric: str, outputs: NDArray[np.float32], labels: Array) -> float:
+        known = labels >= 0
+        if not known.any():
+            raise GraphError("there is no known label to compare with")
+        return measure_classes(metric, outputs[known], labels[known])
+
+    def label_text(self, label: Any, names: Sequence[str]) -> str | None:
+        return names[int(label)] if label >= 0 else None
+
+
+class _MultiLabel:
+    """Any number of labels per node: int8 [n, c] of 0 and 1, -1 for unknown."""
+
+    name, words = "multilabel", "labels"
+    metrics: tuple[str, ...] = ("roc_auc", "macro_f1", "accuracy")
+    unknown, has_classes, gives_values, several_columns = -1.0, False, False, True
+
+    def check_labels(self, labels: Array) -> NDArray[np.int8]:
+        if labels.ndim != 2:
+            raise GraphError(f"labels has shape {list(labels.shape)}; a multi-label matrix must be [n, classes]")
+        wrong = ~np.isin(labels, (-1, 0, 1))
+        if wrong.any():
+            row, column = (int(i) for i in np.argwhere(wrong)[0])
+            raise GraphError(
+                f"labels[{row}, {column}] is {labels[row, column]}; a multi-label matrix holds 0, 1 and -1 for unknown "
+                f"(for float targets pass task='regression')"
+            )
+        return labels.astype(np.int8)
+
+    def count_outputs(self, labels: Array) -> int:
+        return int(labels.shape[1])
+
+    def unseen(self, labels: Array, train: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.flatnonzero((labels == 1).any(axis=0) & ~(labels[train] == 1).any(axis=0))
+
+    def label_width(self, outputs: int) -> int:
+        return outputs
+
+    def label_rows(self, labels: Array, train: NDArray[np.int64], outputs: int) -> NDArray[np.float32]:
+        """Return the known positives."""
+        used = train[known_labels(labels[train])]
+        rows = np.zeros(labels.shape, dtype=np.float32)
+        rows[used] = labels[used] == 1
+        return rows
+
+    def scale(self, labels: Array, train: NDArray[np.int64]) -> None:
+        return None
+
+    def wanted(self, labels: Array, scale: Scale | None) -> Array:
+        return labels
+
+    def loss(self, logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
+        """Return the binary cross-entropy of each known label."""
+        from torch.nn.functional import binary_cross_entropy_with_logits
+
+        wanted = (labels == 1).to(logits.dtype) * (1 - smoothing) + smoothing / 2
+        known = (labels >= 0).to(logits.dtype)
+        return binary_cross_entropy_with_logits(logits, wanted, known, reduction="sum") / self.count_known(labels)
+
+    def count_known(self, labels: Tensor) -> Tensor:
+        return (labels >= 0).sum().clamp(min=1)
+
+    def outputs(self, logits: NDArray[np.float32], scale: Scale | None) -> NDArray[np.float32]:
+        return np.asarray(expit(logits.astype(np.float64)), dtype=np.float32)
+
+    def output_tensor(self, logits: Tensor, scale: Scale | None) -> Tensor:
+        return logits.float().sigmoid()
+
+    def explained(self, outputs: Tensor) -> Tensor:
+        return outputs.argmax(1)
+
+    def decide(self, outputs: NDArray[np.float32]) -> Array:
+        return (outputs >= THRESHOLD).astype(np.int8)
+
+    def measure(self, metric: str, outputs: NDArray[np.float32], labels: Array) -> float:
+        return measure_columns(metric, outputs, labels)
+
+    def label_text(self, label: Any, names: Sequence[str]) -> str | None:
+        return ", ".join(names[int(column)] for column in np.flatnonzero(label == 1)) or "none"
+
+
+class _Regression:
+    """One or several float targets per node: float32 [n] or [n, t], NaN for unknown; learned standardized."""
+
+    name, words = "regression", "targets"
+    metrics: tuple[str, ...] = ("rmse", "mae")
+    unknown, has_classes, gives_values, several_columns = float("nan"), False, True, False
+
+    def check_labels(self, labels: Array) -> NDArray[np.float32]:
+        targets = labels.astype(np.float32)
+        if np.isinf(targets).any():
+            index = [int(i) for i in np.argwhere(np.isinf(targets))[0]]
+            raise GraphError(f"labels{index} is {targets[tuple(index)]}; targets must be finite, or NaN for unknown")
+        return targets
+
+    def count_outputs(self, labels: Array) -> int:
+        return int(labels.shape[1]) if labels.ndim == 2 else 1
+
+    def unseen(self, labels: Array, train: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.empty(0, dtype=np.int64)
+
+    def label_width(self, outputs: int) -> int:
+        return outputs + 1
+
+    def label_rows(self, labels: Array, train: NDArray[np.int64], outputs: int) -> NDArray[np.float32]:
+        """Return the targets, roughly standardized, and a last column that says that there is one.
+
+        The scale is rounded to a power of two and a half step, so that one node's own target does not move it.
+        """
+        used = train[known_labels(labels[train])]
+        mean, deviation = self.scale(labels, train)
+        deviation = 2.0 ** np.round(np.log2(deviation))
+        mean = np.round(2 * mean / deviation) * deviation / 2
+        values = (labels.reshape(len(labels), -1) - mean) / deviation
+        rows = np.zeros((len(labels), values.shape[1] + 1), dtype=np.float32)
+        rows[used, :-1] = np.nan_to_num(values[used])
+        rows[used, -1] = 1.0
+        return rows
+
+    def scale(self, labels: Array, train: NDArray[np.int64]) -> Scale:
+        values = np.asarray(labels, dtype=np.float64).reshape(len(labels), -1)[train]
+        known = ~np.isnan(values)
+        count = np.maximum(known.sum(axis=0), 1)
+        mean = np.where(known, values, 0).sum(axis=0) / count
+        deviation = np.sqrt((np.where(known, values - mean, 0) ** 2).sum(axis=0) / count)
+        return mean, np.where(deviation > 0, deviation, 1.0)
+
+    def wanted(self, labels: Array, scale: Scale | None) -> Array:
+        if scale is None:
+            return labels
+        return ((labels.reshape(len(labels), -1) - scale[0]) / scale[1]).astype(np.float32)
+
+    def loss(self, logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
+        """Return the mean squared error of the known targets."""
+        import torch
+
+        errors = torch.where(~labels.isnan(), logits - labels.nan_to_num(), 0.0)
+        return (errors**2).sum() / self.count_known(labels)
+
+    def count_known(self, labels: Tensor) -> Tensor:
+        return (~labels.isnan()).sum().clamp(min=1)
+
+    def outputs(self, logits: NDArray[np.float32], scale: Scale | None) -> NDArray[np.float32]:
+        return logits if scale is None else (logits * scale[1] + scale[0]).astype(np.float32)
+
+    def output_tensor(self, logits: Tensor, scale: Scale | None) -> Tensor:
+        import torch
+
+        if scale is None:
+            return logits.float()
+        mean, deviation = (torch.as_tensor(part, dtype=torch.float32, device=logits.device) for part in scale)
+        return logits.float() * deviation + mean
+
+    def explained(self, outputs: Tensor) -> Tensor:
+        """Return the first target."""
+        import torch
+
+        return torch.zeros_like(outputs[:, 0], dtype=torch.int64)
+
+    def decide(self, outputs: NDArray[np.float32]) -> Array:
+        return outputs
+
+    def measure(self, metric: str, outputs: NDArray[np.float32], labels: Array) -> float:
+        return measure_values(metric, outputs, labels.reshape(outputs.shape))
+
+    def label_text(self, label: Any, names: Sequence[str]) -> str | None:
+        known = np.atleast_1d(label)[~np.isnan(np.atleast_1d(label))]
+        return ", ".join(f"{value:.4g}" for value in known) or None
+
+
+_KNOWN: tuple[Task, ...] = (_Classification(), _MultiLabel(), _Regression())
+TASKS = {task.name: task for task in _KNOWN}
+CLASSIFICATION = TASKS["classification"]
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """What one training aims at: its task, and the scale of its targets where they are values."""
+
+    task: Task
+    scale: Scale | None = None
+
+    @classmethod
+    def of(cls, task: str, labels: Array, train: NDArray[np.int64]) -> Target:
+        """Return the target of a graph's labels, with the scale of the training nodes."""
+        return cls(TASKS[task], TASKS[task].scale(labels, train))
+
+    def wanted(self, labels: Array) -> Array:
+        """Return what the model's outputs are compared with."""
+        return self.task.wanted(labels, self.scale)
+
+    def outputs(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return probabilities, or values on the targets' own scale."""
+        return self.task.outputs(logits, self.scale)
+
+    def output_tensor(self, logits: Tensor) -> Tensor:
+        """Return the same of tensors, in float32."""
+        return self.task.output_tensor(logits, self.scale)
+
+
+def check_labels(value: Any, num_nodes: int, task: str = "auto") -> tuple[Array | None, str]:
+    """Return labels in the form of their task, and the task's name; `auto` takes it from the shape.
+
+    Regression is never guessed: ask for it.
+
+    >>> check_labels([0, 1, -1], 3)
+    (array([ 0,  1, -1]), 'classification')
+    """
+    if task not in ("auto", *TASKS):
+        raise ConfigError(f"task is {task!r}; it must be auto, {', '.join(TASKS)}")
+    if value is None:
+        return None, "classification" if task == "auto" else task
+    array = to_numpy(value, "labels")
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]  # OGB's column of labels
+    if array.ndim not in (1, 2) or array.shape[0] != num_nodes:
+        raise GraphError(f"labels has shape {list(array.shape)} but the graph has {num_nodes} nodes")
+    if array.dtype.kind not in "iufb":
+        raise GraphError(f"labels has type {array.dtype}; map class names to ids 0, 1, 2, … first")
+    if task == "auto":
+        task = "multilabel" if array.ndim == 2 else "classification"
+    return TASKS[task].check_labels(array), task
+
+
+def unknown_label(task: str) -> float:
+    """Return the label of a node that has none, where the task may still be `auto`."""
+    return TASKS[task].unknown if task in TASKS else CLASSIFICATION.unknown
+
+
+def known_labels(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which nodes have a label: not -1, not NaN; a matrix row needs one known entry."""
+    known = ~np.isnan(labels) if labels.dtype.kind == "f" else labels != -1
+    result: NDArray[np.bool_] = known if known.ndim == 1 else known.any(axis=1)
+    return result
+
+
+def choose_metric(name: str, task: Task) -> str:
+    """Return the metric of that name; `auto` is the task's first."""
+    if name == "auto":
+        return task.metrics[0]
+    if name not in task.metrics:
+        raise ConfigError(f"training.metric is {name!r}; for {task.name} it must be {' or '.join(task.metrics)}")
+    return name
+
+
+def measure(metric: str, outputs: NDArray[np.float32], labels: Array, task: Task) -> float:
+    """Return one metric of outputs [m, c] against the labels of the same nodes.
+
+    >>> outputs = np.array([[0.9, 0.1], [0.2, 0.8]], np.float32)
+    >>> measure("accuracy", outputs, np.array([0, 0]), TASKS["classification"])
+    0.5
+    """
+    if metric not in task.metrics:
+        raise ConfigError(f"metric is {metric!r}; for {task.name} it must be {' or '.join(task.metrics)}")
+    return task.measure(metric, outputs, labels)
