@@ -1,4 +1,4 @@
-"""Single files, written whole or not at all; arrays, JSON and text lines read with clear errors."""
+"""Write single files whole or not at all; read arrays, JSON and text lines with clear errors."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .checks import Array
 
 try:
     import fcntl
-except ImportError:  # not on Windows: there two processes must not share a folder
+except ImportError:  # Windows has no fcntl: there the user must keep two processes out of one folder
     fcntl = None  # type: ignore[assignment]
 
 
 def claim(file: Path) -> BinaryIO:
-    """Claim the folder of this file for the process until the returned handle is closed; refused if it is taken."""
-    handle = file.open("rb+")  # on NFS a lock is refused to those who cannot write
+    """Lock this file, and so its folder, until the returned handle is closed; raise if another process holds it."""
+    handle = file.open("rb+")  # NFS grants a lock only on a file that is open for writing
     if fcntl is not None:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -36,8 +36,8 @@ def claim(file: Path) -> BinaryIO:
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path to write; rename it to `path` when the block ends well, remove it when it does not."""
-    # Process numbers repeat on other machines: two that write the same file must not meet in the temporary one.
+    """Yield a temporary path to write to; rename it to `path` if the block succeeds, remove it if it fails."""
+    # Two machines may have a process of the same number: the random part keeps their temporary files apart.
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -53,13 +53,13 @@ def replace_file(path: Path) -> Iterator[Path]:
 
 
 def write_json(file: Path, content: Mapping[str, Any]) -> None:
-    """Write a table as JSON; the file is replaced whole."""
+    """Write a dictionary as JSON; an existing file is replaced whole."""
     with replace_file(file) as temporary:
         temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """Read a table from JSON."""
+    """Read a dictionary from a JSON file."""
     if not file.is_file():
         raise StoreError(f"{file} is missing")
     try:
@@ -76,13 +76,13 @@ def _cannot_write(path: Path, error: OSError) -> StoreError:
 
 
 def write_array(file: Path, array: Array) -> None:
-    """Write one `.npy` file under a temporary name and rename it."""
+    """Write an array to a `.npy` file, which exists whole or not at all."""
     with replace_file(file) as temporary, temporary.open("wb") as handle:
         np.lib.format.write_array(handle, np.asanyarray(array), allow_pickle=False)
 
 
 def open_array_file(file: Path) -> Array:
-    """Memory-map a `.npy` file of our own making (an array without elements cannot be mapped and is read)."""
+    """Memory-map a `.npy` file that this package wrote; an array without elements cannot be mapped and is read."""
     try:
         array: Array = np.load(file, mmap_mode="r", allow_pickle=False)
     except ValueError:
@@ -91,18 +91,18 @@ def open_array_file(file: Path) -> Array:
 
 
 def read_npz(file: Path) -> dict[str, NDArray[Any]]:
-    """All arrays of an `.npz` file; pickled ones are refused."""
+    """Return all arrays of an `.npz` file by name; refuse pickled ones."""
     if not file.is_file():
         raise StoreError(f"{file} does not exist")
     try:
         with file.open("rb") as handle, np.load(handle, allow_pickle=False) as archive:
             return {key: archive[key] for key in archive.files}
-    except Exception as error:  # zipfile, zlib, struct and numpy each have their own kinds for a damaged file
+    except Exception as error:  # zipfile, zlib, struct and numpy raise different errors for a damaged file
         raise StoreError(f"{file} is not a readable .npz file of plain arrays: {error}") from error
 
 
 def read_lines(file: Path) -> list[str]:
-    """Read the lines of a UTF-8 text file; a byte-order mark at its start, as some editors write it, is left out."""
+    """Return the lines of a UTF-8 text file, without the byte-order mark that some editors write at its start."""
     if not file.is_file():
         raise StoreError(f"{file} does not exist")
     try:
@@ -112,7 +112,7 @@ def read_lines(file: Path) -> list[str]:
 
 
 def read_npy(file: Path) -> NDArray[Any]:
-    """A `.npy` array, memory-mapped where it can be; pickled ones are refused."""
+    """Memory-map the array of a `.npy` file; refuse a pickled one."""
     if not file.is_file():
         raise StoreError(f"{file} does not exist")
     try:

@@ -1,4 +1,4 @@
-"""A folder of memory-mapped `.npy` files and a manifest, written so that it exists whole or not at all."""
+"""Folders of memory-mapped `.npy` files and a manifest, which exist whole or not at all."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from .files import _cannot_write, replace_file, write_array
 
 MANIFEST = "manifest.json"
 
+# Elements hashed at once: `digest` of a memory-mapped array copies at most 32 MiB of 8-byte numbers.
+_HASH_BLOCK = 1 << 22
 
 MapMode = Literal["r", "c"]
 
 
 def digest(*arrays: Array | None) -> str:
-    """Hash dtype, shape and content of arrays; the same values give the same text on every machine.
+    """Return a hash of the dtype, shape and content of arrays, the same on every machine.
 
     >>> digest(np.arange(3, dtype=np.int32)) == digest(np.arange(3, dtype=np.int32))
     True
@@ -39,15 +41,14 @@ def digest(*arrays: Array | None) -> str:
             raise StoreError(f"an array of type {array.dtype} cannot be hashed: convert it to a plain dtype first")
         state.update(f"{array.dtype.newbyteorder('<').str}{array.shape};".encode())
         flat = array.reshape(-1)
-        # Blocks, so that hashing a memory-mapped array never copies it whole.
-        for start in range(0, flat.size, 1 << 22):
-            block = flat[start : start + (1 << 22)]
+        for start in range(0, flat.size, _HASH_BLOCK):
+            block = flat[start : start + _HASH_BLOCK]
             state.update(np.ascontiguousarray(block, dtype=block.dtype.newbyteorder("<")).view(np.uint8).data)
     return state.hexdigest()
 
 
 def differences(first: Mapping[str, str], second: Mapping[str, str]) -> list[str]:
-    """Names under which two identities differ, or that only one of them has."""
+    """Return the sorted keys whose values differ, or that only one of the two dictionaries has."""
     return sorted(name for name in {**first, **second} if first.get(name) != second.get(name))
 
 
@@ -56,7 +57,7 @@ def write_folder(
 ) -> Path:
     """Write `arrays` and a manifest to a temporary folder beside `path`, then rename it to `path`.
 
-    A crash at any moment leaves either no folder of that name or the complete one.
+    After a crash there is either no folder of that name or the complete one.
     """
     target = Path(path)
     if target.exists() and not overwrite:
@@ -72,14 +73,14 @@ def write_folder(
             write_array(temporary / f"{name}.npy", array)
         write_manifest(temporary, kind, version, arrays, meta)
         if target.exists():
-            retired = temporary.with_suffix(".old")
-            target.rename(retired)
+            previous = temporary.with_suffix(".old")
+            target.rename(previous)
             try:
                 temporary.rename(target)
             except OSError:
-                retired.rename(target)
+                previous.rename(target)
                 raise
-            shutil.rmtree(retired)
+            shutil.rmtree(previous)
         else:
             temporary.rename(target)
     except OSError as error:
@@ -98,11 +99,14 @@ def write_manifest(
     meta: Mapping[str, Any],
     checksums: Mapping[str, str] | None = None,
 ) -> None:
-    """Describe the arrays that lie in a folder. The folder opens only from then on: write it last.
+    """Write the manifest of the arrays in a folder. A folder opens only if it has one, so write it last.
 
-    `checksums` are those that are known already.
+    Parameters
+    ----------
+    checksums
+        Checksums that the caller has computed already; the others are computed here.
     """
-    described = {
+    entries = {
         name: {
             "dtype": array.dtype.str,
             "shape": list(array.shape),
@@ -111,21 +115,21 @@ def write_manifest(
         }
         for name, array in arrays.items()
     }
-    manifest = {"kind": kind, "version": version, "meta": dict(meta), "arrays": described}
+    manifest = {"kind": kind, "version": version, "meta": dict(meta), "arrays": entries}
     with replace_file(folder / MANIFEST) as temporary:
         temporary.write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
 
 
 def verify_folder(path: str | Path) -> None:
-    """Read every array of a saved folder and compare it with its checksum; the first that differs is named."""
-    for name, about in read_manifest(path)["arrays"].items():
+    """Read every array of a saved folder and raise for the first that does not match its checksum."""
+    for name, entry in read_manifest(path)["arrays"].items():
         file = Path(path) / f"{name}.npy"
-        if digest(open_array(file, about)) != about["checksum"]:
+        if digest(open_array(file, entry)) != entry["checksum"]:
             raise StoreError(f"{file} does not match its checksum: it was changed or damaged after it was written")
 
 
 def is_intact(path: Path) -> bool:
-    """Whether `path` is a saved folder in which every array matches its checksum."""
+    """Return whether `path` is a saved folder in which every array matches its checksum."""
     try:
         verify_folder(path)
     except StoreError:
@@ -134,7 +138,7 @@ def is_intact(path: Path) -> bool:
 
 
 def is_folder_of(path: Path, kind: str) -> bool:
-    """Whether `path` is a saved folder of that kind, by its manifest."""
+    """Return whether `path` is a folder whose manifest names this kind of content."""
     try:
         return bool(read_manifest(path)["kind"] == kind)
     except StoreError:
@@ -142,7 +146,7 @@ def is_folder_of(path: Path, kind: str) -> bool:
 
 
 def read_manifest(path: str | Path) -> dict[str, Any]:
-    """The manifest of a saved folder, checked for its outer form."""
+    """Return the manifest of a saved folder after checking that it has the fields and types of one."""
     file = Path(path) / MANIFEST
     if not file.is_file():
         raise StoreError(f"{path} is not a saved folder: {MANIFEST} is missing")
@@ -154,9 +158,9 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
         raise StoreError(f"{file} is not a manifest of ours: it needs kind, version, meta and arrays")
     if not isinstance(manifest["meta"], dict) or not isinstance(manifest["arrays"], dict):
         raise StoreError(f"{file} is damaged: meta and arrays must be tables")
-    for name, about in manifest["arrays"].items():
-        kinds = {"dtype": str, "shape": list, "bytes": int, "checksum": str}
-        if not isinstance(about, dict) or any(not isinstance(about.get(key), kind) for key, kind in kinds.items()):
+    types = {"dtype": str, "shape": list, "bytes": int, "checksum": str}
+    for name, entry in manifest["arrays"].items():
+        if not isinstance(entry, dict) or any(not isinstance(entry.get(key), type_) for key, type_ in types.items()):
             raise StoreError(f"{file} is damaged: the entry of '{name}' needs dtype, shape, bytes and checksum")
     return manifest
 
@@ -164,9 +168,12 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
 def open_folder(
     path: str | Path, kind: str, version: int, mode: MapMode = "r"
 ) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Open a folder written by `write_folder`: its meta data and its arrays, memory-mapped read-only.
+    """Return the metadata and the memory-mapped arrays of a folder that `write_folder` wrote.
 
-    With mode `c` the arrays look writable, but what is written never reaches the file.
+    Parameters
+    ----------
+    mode : "r" or "c"
+        `r` maps read-only. `c` maps copy-on-write: the arrays are writable, but changes never reach the file.
     """
     manifest = read_manifest(path)
     if manifest["kind"] != kind:
@@ -174,25 +181,25 @@ def open_folder(
     if manifest["version"] != version:
         raise StoreError(f"{path} has format version {manifest['version']}; this package reads version {version}")
     return manifest["meta"], {
-        name: open_array(Path(path) / f"{name}.npy", about, mode) for name, about in manifest["arrays"].items()
+        name: open_array(Path(path) / f"{name}.npy", entry, mode) for name, entry in manifest["arrays"].items()
     }
 
 
-def open_array(file: Path, about: Mapping[str, Any], mode: MapMode = "r") -> Array:
-    """Memory-map one array after comparing it with what the manifest says about it."""
+def open_array(file: Path, entry: Mapping[str, Any], mode: MapMode = "r") -> Array:
+    """Memory-map one array and check its size, dtype and shape against its entry in the manifest."""
     if not file.is_file():
         raise StoreError(f"{file} is missing, but the manifest lists it")
     size = file.stat().st_size
-    if size != about["bytes"]:
-        raise StoreError(f"{file} has {size} bytes but the manifest says {about['bytes']}: it was cut short or changed")
+    if size != entry["bytes"]:
+        raise StoreError(f"{file} has {size} bytes but the manifest says {entry['bytes']}: it was cut short or changed")
     try:
         # An array without elements cannot be memory-mapped.
-        empty = 0 in about["shape"]
+        empty = 0 in entry["shape"]
         array: Array = np.load(file, mmap_mode=None if empty else mode, allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise StoreError(f"{file} is not a readable .npy file: {error}") from error
-    if array.dtype.str != about["dtype"] or list(array.shape) != about["shape"]:
+    if array.dtype.str != entry["dtype"] or list(array.shape) != entry["shape"]:
         raise StoreError(
-            f"{file} holds {array.dtype.str}{list(array.shape)} but the manifest says {about['dtype']}{about['shape']}"
+            f"{file} holds {array.dtype.str}{list(array.shape)} but the manifest says {entry['dtype']}{entry['shape']}"
         )
     return array

@@ -1,4 +1,4 @@
-"""Graph and training nodes → `TokenStore`: both rankings and the hop features, in stages that survive interruption."""
+"""Long jobs that can be resumed: a folder of finished arrays with checksums, and measurements per stage."""
 
 from __future__ import annotations
 
@@ -24,9 +24,15 @@ Progress = Callable[[str, int, int], None]
 
 
 class JobFolder:
-    """The arrays of a job by name, each written whole, remembered with its checksum, and trusted only if it matches.
+    """A folder that holds the finished arrays of one job, so that an interrupted job can continue.
 
-    Use as a context: entering claims the folder for this process and refuses unfinished work of another job.
+    Each array is written whole and recorded with its checksum; `open` returns it only if the checksum still matches.
+    Use it as a context manager: entering locks the folder for this process and refuses unfinished work of another job.
+
+    Parameters
+    ----------
+    identity
+        What the job computes, as texts; a folder with another identity is refused.
     """
 
     def __init__(self, path: Path, identity: Mapping[str, str]) -> None:
@@ -50,37 +56,38 @@ class JobFolder:
         return self
 
     def _resume(self, job: Path) -> None:
-        different = differences(self.identity, read_json(job))
-        if different:
+        changed = differences(self.identity, read_json(job))
+        if changed:
             raise StoreError(
-                f"{self.path} holds unfinished work of another {', '.join(different)}: finish it, delete it, or choose "
+                f"{self.path} holds unfinished work of another {', '.join(changed)}: finish it, delete it, or choose "
                 f"another folder"
             )
-        for left in (*self.path.glob(".*.tmp"), *self.parts.glob(".*.tmp"), *self.parts.glob(".*.old")):
-            if left.is_dir():  # of a process that was killed while writing
-                shutil.rmtree(left, ignore_errors=True)
+        # A process that was killed while it wrote leaves these.
+        for remnant in (*self.path.glob(".*.tmp"), *self.parts.glob(".*.tmp"), *self.parts.glob(".*.old")):
+            if remnant.is_dir():
+                shutil.rmtree(remnant, ignore_errors=True)
             else:
-                left.unlink(missing_ok=True)
+                remnant.unlink(missing_ok=True)
         finished = self.parts / "finished.json"
         self.checksums = read_json(finished) if finished.is_file() else {}
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._lock.close()
 
     def end(self) -> None:
-        """The work is done: only its result stays."""
+        """Delete what only an unfinished job needs; the result stays."""
         shutil.rmtree(self.parts, ignore_errors=True)
         (self.path / "job.json").unlink(missing_ok=True)
 
     def write(self, name: str, array: Array) -> Array:
-        """Write one array of the result."""
+        """Write one array of the result and return it memory-mapped."""
         write_array(self._file(name), array)
         return self._remember(name)
 
     def write_blocks(self, name: str, shape: tuple[int, ...], dtype: str, blocks: Iterable[Any]) -> Array:
-        """Write one array block of rows by block of rows, so that it never lies in memory whole."""
+        """Write one array in blocks of rows, so that it never lies in memory whole, and return it memory-mapped."""
         with replace_file(self._file(name)) as temporary, temporary.open("wb") as file:
             header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, header)
@@ -95,7 +102,7 @@ class JobFolder:
         return self._remember(name)
 
     def open(self, name: str) -> Array | None:
-        """A finished array of the result; None where it is not finished, or not as it was left."""
+        """Return a finished array of the result; None if it is not finished or has changed since."""
         file = self._file(name)
         if name not in self.checksums or not file.is_file():
             return None
@@ -116,24 +123,24 @@ class JobFolder:
 
 
 class Stages:
-    """Rows of measurements by stage, written to a file after each, so that a resumed job adds to what it had."""
+    """Time, edge visits and peak memory per stage of a job; a resumed job adds to its earlier measurements."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
         self.rows: dict[str, dict[str, float]] = {}
         if file.is_file():
-            with suppress(ValueError):  # damaged measurements are not worth losing the work for
+            with suppress(ValueError):  # a damaged file of measurements must not stop the job
                 self.rows = json.loads(file.read_text())
 
     @contextmanager
     def measure(self, stage: str) -> Iterator[dict[str, Any]]:
-        """Time a block; what it puts into the yielded dictionary (`visits`) is added to the stage's row."""
+        """Measure a block of code; add `visits` of the yielded dictionary to the stage's row."""
         reset_peak_memory()
         start = time.perf_counter()
         extra: dict[str, Any] = {}
         try:
             yield extra
-        finally:  # what was done before an interruption counts
+        finally:  # work before an interruption counts too
             row = self.rows.setdefault(stage, {"seconds": 0.0, "visits": 0, "peak_bytes": 0})
             row["seconds"] += time.perf_counter() - start
             row["visits"] += int(extra.get("visits", 0))

@@ -1,4 +1,4 @@
-"""Graphs of other libraries → the arguments of `Graph.from_edges`."""
+"""Turn graphs of other libraries into the arguments of `Graph.from_edges`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .contract import to_csr
 
 
 def scipy_arguments(adjacency: Any, **keywords: Any) -> dict[str, Any]:
-    """From a square sparse matrix; entries other than 1 are weights, stored zeros are no edges."""
+    """Return the arguments for a square sparse matrix; entries are weights unless all are 1, zeros are no edges."""
     if not sp.issparse(adjacency):
         raise GraphError(f"adjacency is a {type(adjacency).__name__}; from_scipy takes a scipy sparse matrix")
     if len(adjacency.shape) != 2 or adjacency.shape[0] != adjacency.shape[1]:
@@ -28,40 +28,41 @@ def scipy_arguments(adjacency: Any, **keywords: Any) -> dict[str, Any]:
 
 
 def pyg_arguments(data: Any, **keywords: Any) -> dict[str, Any]:
-    """From a PyG `Data`, by duck typing: neither torch nor PyG is imported here."""
+    """Return the arguments for a PyG `Data`; only its attributes are used, so neither torch nor PyG is imported."""
     if getattr(data, "edge_index", None) is None:
         raise GraphError("data has no edge_index; from_pyg takes a homogeneous Data with edge_index [2, m]")
-    given = {"edge_index": data.edge_index, "num_nodes": data.num_nodes}
+    arguments = {"edge_index": data.edge_index, "num_nodes": data.num_nodes}
     for keyword, attribute in (("features", "x"), ("labels", "y"), ("edge_weight", "edge_weight")):
-        given[keyword] = getattr(data, attribute, None)
-    return {**given, **keywords}
+        arguments[keyword] = getattr(data, attribute, None)
+    return {**arguments, **keywords}
 
 
 def networkx_arguments(graph: Any, features: Any, labels: Any, weight: str | None, **keywords: Any) -> dict[str, Any]:
-    """From a networkx graph of any kind; features and labels are arrays or names of node attributes."""
+    """Return the arguments for any networkx graph; features and labels are arrays or names of node attributes."""
     if not hasattr(graph, "nodes") or not hasattr(graph, "edges"):
         raise GraphError(f"graph is a {type(graph).__name__}; from_networkx takes a networkx graph")
-    position = {node: i for i, node in enumerate(graph.nodes)}
+    row_of = {node: row for row, node in enumerate(graph.nodes)}
     edges = list(graph.edges(data=True))
     if keywords.get("directed") and not graph.is_directed():
-        edges += [(v, u, attributes) for u, v, attributes in edges]  # an undirected edge goes both ways
+        edges += [(v, u, attributes) for u, v, attributes in edges]  # an undirected edge is two arcs
     weights = [attributes.get(weight) for *_, attributes in edges] if weight else []
-    known = [value for value in weights if value is not None]
-    if known and len(known) != len(weights):
-        raise GraphError(f"{len(weights) - len(known)} of {len(weights)} edges have no attribute '{weight}'")
-    pairs = [(position[u], position[v]) for u, v, _ in edges]
+    present = [value for value in weights if value is not None]
+    if present and len(present) != len(weights):
+        raise GraphError(f"{len(weights) - len(present)} of {len(weights)} edges have no attribute '{weight}'")
+    pairs = [(row_of[u], row_of[v]) for u, v, _ in edges]
     return {
         "edge_index": np.asarray(pairs, dtype=np.int64).reshape(-1, 2).T,
-        "num_nodes": len(position),
-        "edge_weight": known or None,
+        "num_nodes": len(row_of),
+        "edge_weight": present or None,
         "features": _node_attribute(graph, features),
         "labels": _node_attribute(graph, labels),
-        "names": list(position),
+        "names": list(row_of),
         **keywords,
     }
 
 
 def _node_attribute(graph: Any, key: Any) -> Any:
+    """Return the values of a node attribute if `key` is a name, else `key` itself."""
     if not isinstance(key, str):
         return key
     values = [attributes.get(key) for _, attributes in graph.nodes(data=True)]

@@ -1,6 +1,8 @@
-"""Graphs that need no download: scikit-learn's handwritten digits, and planted communities of any size."""
+"""Make graphs that need no download: scikit-learn's handwritten digits, and planted communities of any size."""
 
 from __future__ import annotations
+
+from typing import TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,12 +11,33 @@ from ..base.checks import check_count, check_seed
 from ..errors import ConfigError
 from .graph import Graph
 
+_LARGEST_PIXEL = 16.0  # of scikit-learn's digits
+
+# A node of propensity p has an expected degree of p / mean propensity · 2 edges / nodes. Cutting p at
+# mean · nodes / (4 · edges / nodes) makes that at most half of all nodes.
+_CAP = 4.0
+
+# Rounds of drawing after which the number of distinct edges counts as impossible.
+_MOST_ROUNDS = 200
+
+
+class Shape(TypedDict, total=False):
+    """Settings of `generate` that are rarely changed; see there."""
+
+    communities: int | None
+    degree_exponent: float
+    feature_noise: float
+    name: str
+
+
+_DEFAULT_SHAPE: Shape = {"communities": None, "degree_exponent": 2.5, "feature_noise": 2.0, "name": "generated"}
+
 
 def digits(neighbours: int = 10) -> Graph:
-    """1,797 real 8 × 8 images of handwritten digits that ship with scikit-learn, as a mutual nearest-neighbour graph.
+    """Return 1,797 images of handwritten digits, which ship with scikit-learn, as a mutual nearest-neighbour graph.
 
-    Two images are linked when each is among the other's `neighbours` nearest in pixel distance. The graph uses the
-    images alone, never the labels.
+    The images have 8 × 8 pixels. Two are linked when each is among the other's `neighbours` nearest in pixel distance.
+    The edges use the images alone, never the labels.
     """
     from sklearn.datasets import load_digits
 
@@ -22,8 +45,8 @@ def digits(neighbours: int = 10) -> Graph:
     count = len(images)
     if not 1 <= neighbours < count:
         raise ConfigError(f"neighbours is {neighbours}; it must lie between 1 and {count - 1}")
-    # Pixels are whole numbers, so these squared distances are exact in float64, whatever the order of summation: the
-    # graph is the same on every machine and for every number of threads. Ties go to the smaller id.
+    # Pixels are whole numbers, so float64 holds these squared distances exactly in any order of summation. The graph
+    # is therefore the same on every machine and for every number of threads. Ties go to the smaller id.
     squares = (images**2).sum(axis=1)
     distances = squares[:, None] + squares[None, :] - 2 * images @ images.T
     np.fill_diagonal(distances, np.inf)
@@ -33,7 +56,7 @@ def digits(neighbours: int = 10) -> Graph:
     return Graph.from_edges(
         np.stack(np.nonzero(near & near.T)),
         count,
-        features=images / 16.0,  # pixels run from 0 to 16
+        features=images / _LARGEST_PIXEL,
         labels=labels,
         class_names=[str(digit) for digit in range(10)],
         name="digits",
@@ -47,53 +70,71 @@ def generate(
     homophily: float = 0.8,
     seed: int = 0,
     features: int = 32,
-    communities: int | None = None,
-    degree_exponent: float = 2.5,
-    feature_noise: float = 2.0,
-    name: str = "generated",
+    **shape: Unpack[Shape],
 ) -> Graph:
     """Draw a degree-corrected planted-community graph with features and labels.
 
-    Node propensities follow a power law. The share `homophily` of all edges, to the nearest edge, stays inside a
-    community; the others lead to another class.
+    Each node has a propensity to be the end of an edge; propensities follow a power law. Edges stay inside a community
+    or lead to another class.
 
     Parameters
     ----------
-    nodes, edges
-        n, and the exact number of distinct undirected edges.
-    classes, communities
-        Labels, and communities (at least one per class, default exactly one); community i has label i mod classes.
+    nodes
+        Number of nodes n.
+    edges
+        Exact number of distinct undirected edges.
+    classes
+        Number of classes.
     homophily
-        From 0 (every edge crosses classes) to 1 (none does).
-    features, feature_noise
-        d, and the noise around each class's random centre (centres are about 1.4 apart per dimension).
-    degree_exponent
-        Tail of the propensities: P(propensity > x) ~ x^-(degree_exponent - 1); larger is more even.
+        Fraction of edges, to the nearest edge, that stay inside a community; the others lead to another class.
+    features
+        Number of features d; 0 for none.
+    communities : default one per class
+        Number of communities, at least one per class; community i has label i mod classes.
+    degree_exponent : default 2.5
+        Tail of the propensities: P(propensity > x) ~ x^-(degree_exponent - 1). A larger one gives more even degrees.
+    feature_noise : default 2.0
+        Standard deviation around each class's random centre; centres are about 1.4 apart per dimension.
+    name : default "generated"
+        Name of the graph.
 
     >>> generate(100, 300, classes=3, seed=1)
     Graph(generated: 100 nodes, 300 edges, 32 features, 3 classes)
     """
-    communities = classes if communities is None else communities
+    unknown = shape.keys() - _DEFAULT_SHAPE.keys()
+    if unknown:
+        raise TypeError(f"generate() got an unexpected keyword argument '{min(unknown)}'")
+    settings: Shape = {**_DEFAULT_SHAPE, **shape}
+    communities = classes if settings["communities"] is None else settings["communities"]
+    degree_exponent = settings["degree_exponent"]
     for what, value in (("nodes", nodes), ("edges", edges), ("classes", classes), ("communities", communities)):
         check_count(value, what)
     check_seed(seed)
-    _check_arguments(nodes, edges, classes, homophily, features, communities, degree_exponent)
+    _check_arguments(
+        nodes,
+        edges,
+        classes=classes,
+        homophily=homophily,
+        features=features,
+        communities=communities,
+        degree_exponent=degree_exponent,
+    )
     generator = np.random.default_rng(seed)
-    # Communities are contiguous while drawing, which makes "inside" and "outside" intervals; a final shuffle hides it.
-    # Those of one class lie side by side, so another class is everything outside one interval.
+    # While edges are drawn, the nodes of a community are consecutive, and so are the communities of a class. A draw
+    # inside a community or outside a class is then a draw from intervals. A final shuffle hides the order.
     order = np.argsort(np.arange(communities) % classes, kind="stable")
     community = np.sort(np.arange(nodes) % communities)
     label_of_community = (np.arange(communities) % classes)[order]
     propensity = generator.pareto(degree_exponent - 1, nodes) + 1
-    # A node cannot have more neighbours than there are nodes: without a cap the heaviest one would soak up edges.
-    np.minimum(propensity, propensity.mean() * nodes / max(4.0, 4.0 * edges / nodes), out=propensity)
+    # Without a cap the heaviest node could be drawn for more edges than there are other nodes.
+    np.minimum(propensity, propensity.mean() * nodes / max(_CAP, _CAP * edges / nodes), out=propensity)
     cumulative = np.concatenate([[0.0], np.cumsum(propensity)])
     class_of_node = label_of_community[community]
     inside = round(homophily * edges)
     pairs = np.concatenate(
         [
-            _draw_pairs(inside, cumulative, community, True, generator),
-            _draw_pairs(edges - inside, cumulative, class_of_node, False, generator),
+            _draw_pairs(inside, cumulative, group=community, inside=True, generator=generator),
+            _draw_pairs(edges - inside, cumulative, group=class_of_node, inside=False, generator=generator),
         ]
     )
 
@@ -106,30 +147,31 @@ def generate(
     if features:
         centres = generator.standard_normal((classes, features), dtype=np.float32)
         x = generator.standard_normal((nodes, features), dtype=np.float32)
-        x *= np.float32(feature_noise)
+        x *= np.float32(settings["feature_noise"])
         x += centres[labels]
-    return Graph.from_edges(edge_index, nodes, features=x, labels=labels, name=name)
+    return Graph.from_edges(edge_index, nodes, features=x, labels=labels, name=settings["name"])
 
 
 def _draw_pairs(
-    wanted: int,
+    count: int,
     cumulative: NDArray[np.float64],
+    *,
     group: NDArray[np.int64],
     inside: bool,
     generator: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Exactly `wanted` distinct pairs inside one group, or across groups, each as smaller · n + larger.
+    """Draw `count` distinct pairs of nodes inside one group, or across groups, each as smaller · n + larger.
 
-    Both ends are drawn by propensity; repeated pairs are drawn again.
+    Both ends are drawn in proportion to their propensities, of which `cumulative` holds the sums [n + 1].
     """
     nodes, total = len(group), cumulative[-1]
     starts, stops = _interval_ends(group, cumulative)
-    found = np.empty(0, dtype=np.int64)
-    for _ in range(200):
-        missing = wanted - len(found)
+    pairs = np.empty(0, dtype=np.int64)
+    for _ in range(_MOST_ROUNDS):
+        missing = count - len(pairs)
         if missing == 0:
-            return found
-        draws = missing + missing // 8 + 16
+            return pairs
+        draws = missing + missing // 8 + 16  # more than are missing, for some draws repeat a pair
         # Sorted draws make the binary search run through memory in order: three times faster at 10^7 edges.
         first = _locate(cumulative, np.sort(generator.random(draws)) * total)
         low, high = starts[group[first]], stops[group[first]]
@@ -138,35 +180,35 @@ def _draw_pairs(
             position = low + uniform * (high - low)
         else:
             position = uniform * (total - (high - low))
-            position += np.where(position >= low, high - low, 0.0)  # skip the own group
+            position += np.where(position >= low, high - low, 0.0)  # skip the group of `first`
         del low, high, uniform
         second = _locate(cumulative, position)
-        # Rounding at the border of a group may land next door; such pairs are dropped like self-loops.
+        # Rounding at the border of a group may hit the next group; such pairs are dropped like self-loops.
         fits = (first != second) & ((group[first] == group[second]) == inside)
-        # Sort and compare with the neighbour: np.unique hashes, which took half of all time at 10^7 edges.
+        # Sort and drop repeats: np.unique hashes, which took half of all time at 10^7 edges.
         keys = np.sort((np.minimum(first, second) * nodes + np.maximum(first, second))[fits])
         keys = keys[np.append(True, keys[1:] != keys[:-1])[: len(keys)]]
-        fresh = keys[~_contains(found, keys)]
-        if len(fresh) > missing:  # the keys are sorted, so drop at random, never the last ones
-            fresh = np.delete(fresh, generator.choice(len(fresh), len(fresh) - missing, replace=False))
-        found = np.sort(np.concatenate([found, fresh]))
+        new = keys[~_contains(pairs, keys)]
+        if len(new) > missing:  # the keys are sorted, so drop random ones: the last ones all have large ids
+            new = np.delete(new, generator.choice(len(new), len(new) - missing, replace=False))
+        pairs = np.sort(np.concatenate([pairs, new]))
     raise ConfigError(
-        f"only {len(found):,} of {wanted:,} distinct edges {'inside' if inside else 'across'} groups could be drawn: "
+        f"only {len(pairs):,} of {count:,} distinct edges {'inside' if inside else 'across'} groups could be drawn: "
         f"ask for fewer edges, more nodes, fewer communities or another homophily"
     )
 
 
-def _contains(sorted_values: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _contains(sorted_values: NDArray[np.int64], queries: NDArray[np.int64]) -> NDArray[np.bool_]:
     if not len(sorted_values):
-        return np.zeros(len(wanted), dtype=np.bool_)
-    place = np.minimum(np.searchsorted(sorted_values, wanted), len(sorted_values) - 1)
-    return np.equal(sorted_values[place], wanted)
+        return np.zeros(len(queries), dtype=np.bool_)
+    index = np.minimum(np.searchsorted(sorted_values, queries), len(sorted_values) - 1)
+    return np.equal(sorted_values[index], queries)
 
 
 def _interval_ends(
     group: NDArray[np.int64], cumulative: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Where each group begins and ends on the cumulative axis; groups are contiguous runs of nodes."""
+    """Return where each group begins and ends on the cumulative axis; the nodes of a group are consecutive."""
     count = int(group.max()) + 1
     starts, stops = np.full(count, len(group)), np.zeros(count, dtype=np.int64)
     np.minimum.at(starts, group, np.arange(len(group)))
@@ -175,12 +217,13 @@ def _interval_ends(
 
 
 def _locate(cumulative: NDArray[np.float64], position: NDArray[np.float64]) -> NDArray[np.int64]:
-    found = np.searchsorted(cumulative, position, side="right") - 1
-    return np.minimum(found, len(cumulative) - 2)  # rounding may land on the right end
+    """Return the node whose interval on the cumulative axis holds each position."""
+    node = np.searchsorted(cumulative, position, side="right") - 1
+    return np.minimum(node, len(cumulative) - 2)  # rounding may hit the right end
 
 
 def _check_arguments(
-    nodes: int, edges: int, classes: int, homophily: float, features: int, communities: int, degree_exponent: float
+    nodes: int, edges: int, *, classes: int, homophily: float, features: int, communities: int, degree_exponent: float
 ) -> None:
     rules = {
         f"nodes is {nodes}; it must be at least 1": nodes >= 1,
@@ -198,6 +241,6 @@ def _check_arguments(
             0 <= edges <= nodes * (nodes - 1) // 2
         ),
     }
-    for message, fine in rules.items():
-        if not fine:
+    for message, holds in rules.items():
+        if not holds:
             raise ConfigError(message)

@@ -1,4 +1,4 @@
-"""`Split`: which nodes train, validate and test. Disjoint, checked, reproducible by seed."""
+"""Divide the nodes into training, validation and test parts, disjoint and reproducible by seed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from .tasks import known_labels
 
 PARTS = ("train", "val", "test")
 
+_MOST_NAMED = 10  # classes that a warning lists
+
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Three disjoint, non-empty, ascending int64 arrays of node ids."""
+    """The node ids of the three parts: disjoint, non-empty, ascending int64 arrays."""
 
     train: NDArray[np.int64]
     val: NDArray[np.int64]
@@ -42,7 +44,7 @@ class Split:
     def random(
         cls, labels: Any, train: float | int = 0.6, val: float | int = 0.2, seed: int = 0, stratified: bool = False
     ) -> Split:
-        """Draw parts at random from the labelled nodes; the rest is the test part.
+        """Draw training and validation nodes at random from the labelled nodes; the others are the test part.
 
         Parameters
         ----------
@@ -52,49 +54,51 @@ class Split:
             A fraction (float) or a number of nodes (int), as in scikit-learn. The paper's small datasets take 0.6 and
             0.2; Amazon2M takes 940 and 1,410 nodes.
         stratified
-            Give each class the same share in every part; only for class ids.
+            Give each class the same fraction in every part; only for class ids.
 
         >>> split = Split.random([0, 1] * 5, seed=0)
         >>> len(split.train), len(split.val), len(split.test)
         (6, 2, 2)
         """
-        values = _check_kind(labels)
+        values = _check_labels(labels)
         labelled = np.flatnonzero(known_labels(values))
         generator = np.random.default_rng(check_seed(seed))
         if not stratified:
-            return cls._cut([labelled], train, val, generator)
-        return cls._cut(_nodes_by_class(values, "a stratified split"), train, val, generator)
+            return cls._draw([labelled], train, val=val, generator=generator)
+        return cls._draw(_nodes_by_class(values, "a stratified split"), train, val=val, generator=generator)
 
     @classmethod
     def per_class(cls, labels: Any, train: int = 20, val: int = 30, seed: int = 0) -> Split:
-        """Draw the same number of nodes from each class (GRAND+'s few-label protocol); the rest is the test part."""
+        """Draw the same number of nodes from each class, as GRAND+ does; the others are the test part."""
         for part, count in (("train", train), ("val", val)):
             if isinstance(count, bool) or not isinstance(count, int | np.integer):
                 raise GraphError(f"{part} is {count!r}; a per-class split takes whole numbers of nodes")
-        groups = _nodes_by_class(_check_kind(labels), "a per-class split")
-        return cls._cut(groups, train, val, np.random.default_rng(check_seed(seed)))
+        groups = _nodes_by_class(_check_labels(labels), "a per-class split")
+        return cls._draw(groups, train, val=val, generator=np.random.default_rng(check_seed(seed)))
 
     @classmethod
-    def _cut(
-        cls, groups: list[NDArray[np.int64]], train: float | int, val: float | int, generator: np.random.Generator
+    def _draw(
+        cls, groups: list[NDArray[np.int64]], train: float | int, *, val: float | int, generator: np.random.Generator
     ) -> Split:
+        """Draw training and validation nodes from each group; the others are the test part."""
         parts: list[list[NDArray[np.int64]]] = [[], [], []]
         for number, group in enumerate(groups):
-            first, second = _size(train, "train", len(group)), _size(val, "val", len(group))
-            if first + second > len(group):
+            num_train = _part_size(train, "train", available=len(group))
+            num_val = _part_size(val, "val", available=len(group))
+            if num_train + num_val > len(group):
                 where = f" of class number {number}" if len(groups) > 1 else ""
                 raise GraphError(
-                    f"train ({first}) and val ({second}) together ask for more than the {len(group)} nodes{where}"
+                    f"train ({num_train}) and val ({num_val}) together ask for more than the {len(group)} nodes{where}"
                 )
             shuffled = generator.permutation(group)
-            for part, piece in zip(parts, np.split(shuffled, [first, first + second]), strict=True):
-                part.append(piece)
+            for part, nodes in zip(parts, np.split(shuffled, [num_train, num_train + num_val]), strict=True):
+                part.append(nodes)
         return cls(*(np.concatenate(part) for part in parts))
 
     @classmethod
     def from_masks(cls, train: Any, val: Any, test: Any, column: int = 0) -> Split:
-        """From boolean masks [n], or [n, splits] (PyG's ten columns) and the column to take."""
-        parts = []
+        """Make a split from boolean masks [n], or from one column of masks [n, splits], as PyG has them."""
+        masks = []
         for name, mask in zip(PARTS, (train, val, test), strict=True):
             array = to_numpy(mask, f"{name} mask")
             if array.ndim == 2:
@@ -103,14 +107,14 @@ class Split:
                 array = array[:, column]
             if array.ndim != 1:
                 raise GraphError(f"the {name} mask has shape {list(array.shape)}; it must be [n] or [n, splits]")
-            parts.append(_to_mask(array, name))
-        if len({len(mask) for mask in parts}) > 1:
-            raise GraphError(f"the masks have lengths {', '.join(str(len(mask)) for mask in parts)}; they must agree")
-        return cls(*(np.flatnonzero(mask) for mask in parts))
+            masks.append(_to_mask(array, name))
+        if len({len(mask) for mask in masks}) > 1:
+            raise GraphError(f"the masks have lengths {', '.join(str(len(mask)) for mask in masks)}; they must agree")
+        return cls(*(np.flatnonzero(mask) for mask in masks))
 
     @classmethod
     def from_pyg(cls, data: Any, column: int = 0) -> Split:
-        """From the train_mask, val_mask and test_mask of a `torch_geometric.data.Data`."""
+        """Make a split from the train_mask, val_mask and test_mask of a `torch_geometric.data.Data`."""
         masks = [getattr(data, f"{part}_mask", None) for part in PARTS]
         missing = [f"{part}_mask" for part, mask in zip(PARTS, masks, strict=True) if mask is None]
         if missing:
@@ -119,9 +123,10 @@ class Split:
 
     @classmethod
     def from_files(cls, train: str | Path, val: str | Path | None = None, test: str | Path | None = None) -> Split:
-        """From one `.npz` with train, val (or valid) and test, or from three files of node ids (.npy or text).
+        """Read a split from one `.npz` with train, val (or valid) and test, or from three files of node ids.
 
-        Arrays of booleans, or named `train_mask` and so on, are masks.
+        The three files are .npy or text, one id per line. Arrays of an `.npz` are masks if they hold booleans or are
+        named `train_mask` and so on.
         """
         if val is None and test is None:
             return cls._from_npz(Path(train))
@@ -142,13 +147,13 @@ class Split:
         return Path(path)
 
     def check(self, num_nodes: int, labels: Any = None, class_names: Sequence[str] | None = None) -> Split:
-        """Refuse ids beyond the graph; warn of classes that no training node shows. Returns the split itself."""
+        """Check that all nodes exist and are labelled; warn of classes without a training node. Return the split."""
         for part in PARTS:
             nodes = getattr(self, part)
             if nodes[-1] >= num_nodes:
                 raise GraphError(f"{part} contains node {nodes[-1]} but the graph has {num_nodes} nodes")
         if labels is not None:
-            values = _check_kind(labels)
+            values = _check_labels(labels)
             if len(values) != num_nodes:
                 raise GraphError(f"labels has {len(values)} rows but the graph has {num_nodes} nodes")
             for part in PARTS:
@@ -158,10 +163,10 @@ class Split:
                     raise GraphError(
                         f"{part} contains node {unlabelled[0]}, which has no label ({unlabelled.size} do not)"
                     )
-            unseen = _classes_without(values, self.train)
+            unseen = _unseen_classes(values, self.train)
             if unseen.size:
-                names = [f"{c} ({class_names[c]})" if class_names else str(c) for c in unseen[:10]]
-                more = f" and {unseen.size - 10} more" if unseen.size > 10 else ""
+                names = [f"{c} ({class_names[c]})" if class_names else str(c) for c in unseen[:_MOST_NAMED]]
+                more = f" and {unseen.size - _MOST_NAMED} more" if unseen.size > _MOST_NAMED else ""
                 text = f"no training node has class {', '.join(names)}{more}: it cannot be learned"
                 warnings.warn(text, UserWarning, stacklevel=2)
         return self
@@ -171,25 +176,25 @@ class Split:
 
 
 def read_parts(file: Path) -> dict[str, NDArray[Any]]:
-    """Read train, val (or valid) and test of an `.npz` file: all of them boolean masks, or none."""
+    """Read train, val (or valid) and test of an `.npz` file: three boolean masks or three arrays of ids."""
     arrays = read_npz(file)
-    found, masks = {}, []
+    parts, masks = {}, []
     for part in PARTS:
         keys = [part, f"{part}_mask", *(["valid", "valid_mask"] if part == "val" else [])]
         key = next((key for key in keys if key in arrays), None)
         if key is None:
             raise StoreError(f"{file} has no array '{part}' (it has: {', '.join(sorted(arrays)) or 'nothing'})")
         masks.append(key.endswith("_mask") or arrays[key].dtype.kind == "b")
-        found[part] = _to_mask(arrays[key], part) if masks[-1] else arrays[key]
+        parts[part] = _to_mask(arrays[key], part) if masks[-1] else arrays[key]
     if any(masks) != all(masks):
         raise StoreError(f"{file} mixes masks and node ids: use one of them")
-    return found
+    return parts
 
 
 def _read_ids(file: Path) -> NDArray[Any]:
     if file.suffix.lower() != ".npy":
         lines = list(enumerate(read_lines(file), 1))
-        return np.asarray([_parse_id(file, number, line) for number, line in lines if line.strip()])
+        return np.asarray([_parse_id(line, file, number=number) for number, line in lines if line.strip()])
     if not file.is_file():
         raise StoreError(f"{file} does not exist")
     try:
@@ -199,7 +204,7 @@ def _read_ids(file: Path) -> NDArray[Any]:
     return array
 
 
-def _parse_id(file: Path, number: int, line: str) -> int:
+def _parse_id(line: str, file: Path, *, number: int) -> int:
     try:
         return int(line)
     except ValueError:
@@ -209,6 +214,7 @@ def _parse_id(file: Path, number: int, line: str) -> int:
 
 
 def _check_part(value: Any, part: str) -> NDArray[np.int64]:
+    """Check that a part is a non-empty list of distinct node ids; return them in ascending order."""
     array = to_numpy(value, part)
     if array.dtype.kind == "b":
         raise GraphError(f"{part} holds booleans; Split takes node ids: use Split.from_masks")
@@ -231,27 +237,28 @@ def _to_mask(array: NDArray[Any], part: str) -> NDArray[np.bool_]:
     return array.astype(np.bool_)
 
 
-def _size(wanted: float | int, part: str, available: int) -> int:
-    if isinstance(wanted, bool) or not isinstance(wanted, int | float | np.integer | np.floating):
-        raise GraphError(f"{part} is {wanted!r}; give a fraction (0.6) or a number of nodes (940)")
-    if isinstance(wanted, int | np.integer):
-        if wanted < 1:
-            raise GraphError(f"{part} is {wanted}; a number of nodes must be at least 1")
-        return int(wanted)
-    if not 0 < wanted < 1:
-        raise GraphError(f"{part} is {wanted}; a fraction must lie between 0 and 1")
-    return round(float(wanted) * available)
+def _part_size(size: float | int, part: str, *, available: int) -> int:
+    """Return the number of nodes of a part that is given as a number or as a fraction of those available."""
+    if isinstance(size, bool) or not isinstance(size, int | float | np.integer | np.floating):
+        raise GraphError(f"{part} is {size!r}; give a fraction (0.6) or a number of nodes (940)")
+    if isinstance(size, int | np.integer):
+        if size < 1:
+            raise GraphError(f"{part} is {size}; a number of nodes must be at least 1")
+        return int(size)
+    if not 0 < size < 1:
+        raise GraphError(f"{part} is {size}; a fraction must lie between 0 and 1")
+    return round(float(size) * available)
 
 
-def _check_kind(labels: Any) -> NDArray[Any]:
+def _check_labels(labels: Any) -> NDArray[Any]:
     values = to_numpy(labels, "labels")
     if values.dtype.kind not in "iufb" or values.ndim not in (1, 2):
         raise GraphError(f"labels is {values.dtype} of shape {list(values.shape)}; it must hold numbers, [n] or [n, c]")
     return values
 
 
-def _classes_without(labels: NDArray[Any], train: NDArray[np.int64]) -> NDArray[Any]:
-    """Classes (or label columns) that occur, but in no training node."""
+def _unseen_classes(labels: NDArray[Any], train: NDArray[np.int64]) -> NDArray[Any]:
+    """Return the classes (or label columns) that occur, but in no training node."""
     if labels.dtype.kind == "f":
         return np.empty(0, dtype=np.int64)
     if labels.ndim == 1:

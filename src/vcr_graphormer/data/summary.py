@@ -1,4 +1,4 @@
-"""What a graph is like, in a few numbers: degrees, components, homophily, memory."""
+"""Summarize a graph in a few numbers: degrees, components, homophily, memory."""
 
 from __future__ import annotations
 
@@ -15,15 +15,38 @@ from .tasks import TASKS, known_labels
 if TYPE_CHECKING:
     from .graph import Graph
 
+# Nodes whose arcs are compared at once, so that memory stays flat on large graphs.
 _ROWS_AT_ONCE = 1 << 17
 
-
+# Quantiles of the degrees that are shown.
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.99, 1.0)
 
 
 @dataclass(frozen=True)
 class GraphSummary:
-    """The numbers of `Graph.summary()`; `str()` lays them out for reading."""
+    """The numbers of `Graph.summary()`; `str()` formats them for people.
+
+    Attributes
+    ----------
+    name, nodes, edges, directed, weighted
+        As in the graph; `edges` counts an undirected edge once.
+    features : str
+        Number and storage of the features.
+    classes : int
+        Number of classes, label columns or targets, as `kind` says.
+    labelled : int
+        Nodes that have a label.
+    degree_quantiles : dict
+        Degree by name of the quantile.
+    isolated : int
+        Nodes without any edge.
+    components, largest_component : int
+        Number of connected components, direction ignored, and nodes of the largest.
+    edge_homophily, node_homophily : float or None
+        See `label_homophily`.
+    memory_bytes : int
+        Bytes of all arrays.
+    """
 
     name: str
     nodes: int
@@ -43,7 +66,7 @@ class GraphSummary:
     memory_bytes: int
 
     def rows(self) -> list[tuple[str, str]]:
-        """The summary as (label, text) pairs."""
+        """Return the summary as (label, text) pairs."""
         quantiles = ", ".join(f"{name} {value:g}" for name, value in self.degree_quantiles.items())
         homophily = "no class labels"
         if self.edge_homophily is not None and self.node_homophily is not None:
@@ -66,14 +89,14 @@ class GraphSummary:
 
 
 def summarize(graph: Graph) -> GraphSummary:
-    """Measure a graph; O(arcs) time, a few bytes per arc of working memory."""
+    """Return the summary of a graph in O(arcs) time, with a few bytes of working memory per arc."""
     degrees = graph.degrees
     pattern = sp.csr_matrix(
         (np.ones(graph.num_arcs, dtype=np.int8), graph.indices, graph.indptr), shape=(len(degrees),) * 2
     )
     components, membership = connected_components(pattern, directed=graph.directed, connection="weak")
     edge_homophily, node_homophily = label_homophily(graph)
-    touched = degrees + np.bincount(graph.indices, minlength=graph.num_nodes) if graph.directed else degrees
+    both_ways = degrees + np.bincount(graph.indices, minlength=graph.num_nodes) if graph.directed else degrees
     return GraphSummary(
         name=graph.name,
         nodes=graph.num_nodes,
@@ -85,7 +108,7 @@ def summarize(graph: Graph) -> GraphSummary:
         kind=TASKS[graph.task].words,
         labelled=int(known_labels(graph.labels).sum()) if graph.labels is not None else 0,
         degree_quantiles={_quantile_name(q): float(np.quantile(degrees, q)) for q in QUANTILES},
-        isolated=int((touched == 0).sum()),
+        isolated=int((both_ways == 0).sum()),
         components=int(components),
         largest_component=int(np.bincount(membership).max()),
         edge_homophily=edge_homophily,
@@ -95,23 +118,23 @@ def summarize(graph: Graph) -> GraphSummary:
 
 
 def label_homophily(graph: Graph) -> tuple[float | None, float | None]:
-    """Share of same-label edges, and the mean over nodes of their share of same-label neighbours.
+    """Return the fraction of edges between equal labels, and the mean of that fraction over nodes.
 
-    Only pairs with two known labels count; (None, None) where there are none.
+    Only edges between two labelled nodes count; without any the result is (None, None).
     """
     if graph.labels is None or not TASKS[graph.task].has_classes:
         return None, None
     labels = np.asarray(graph.labels)
     same_per_node = np.zeros(graph.num_nodes)
     pairs_per_node = np.zeros(graph.num_nodes)
-    for start in range(0, graph.num_nodes, _ROWS_AT_ONCE):  # blocks keep memory flat on large graphs
+    for start in range(0, graph.num_nodes, _ROWS_AT_ONCE):
         stop = min(start + _ROWS_AT_ONCE, graph.num_nodes)
         rows = np.repeat(np.arange(stop - start), graph.degrees[start:stop])
-        theirs = labels[graph.indices[graph.indptr[start] : graph.indptr[stop]]]
-        ours = labels[start:stop][rows]
-        known = (ours >= 0) & (theirs >= 0)
-        same_per_node[start:stop] = np.bincount(rows[known & (ours == theirs)], minlength=stop - start)
-        pairs_per_node[start:stop] = np.bincount(rows[known], minlength=stop - start)
+        of_neighbour = labels[graph.indices[graph.indptr[start] : graph.indptr[stop]]]
+        of_node = labels[start:stop][rows]
+        labelled = (of_node >= 0) & (of_neighbour >= 0)
+        same_per_node[start:stop] = np.bincount(rows[labelled & (of_node == of_neighbour)], minlength=stop - start)
+        pairs_per_node[start:stop] = np.bincount(rows[labelled], minlength=stop - start)
     counted = pairs_per_node > 0
     if not counted.any():
         return None, None
@@ -120,7 +143,7 @@ def label_homophily(graph: Graph) -> tuple[float | None, float | None]:
 
 
 def memory_bytes(graph: Graph) -> int:
-    """Bytes of all arrays of the graph; memory-mapped ones count as if they were read."""
+    """Return the bytes of all arrays of the graph; memory-mapped ones count as if they were in memory."""
     arrays: list[Any] = [graph.indptr, graph.indices, graph.weights, graph.labels, graph.names]
     features = graph.features
     arrays += [features.data, features.indices, features.indptr] if isinstance(features, sp.csr_matrix) else [features]
@@ -132,10 +155,10 @@ def _describe_features(graph: Graph) -> str:
     if features is None:
         return "none"
     if isinstance(features, sp.csr_matrix):
-        share = features.nnz / max(1, features.shape[0] * features.shape[1])
-        return f"{graph.num_features:,} sparse ({share:.2%} non-zero)"
-    kind = "memory-mapped" if isinstance(features, np.memmap) else "dense"
-    return f"{graph.num_features:,} {kind} {features.dtype}"
+        fraction = features.nnz / max(1, features.shape[0] * features.shape[1])
+        return f"{graph.num_features:,} sparse ({fraction:.2%} non-zero)"
+    storage = "memory-mapped" if isinstance(features, np.memmap) else "dense"
+    return f"{graph.num_features:,} {storage} {features.dtype}"
 
 
 def _quantile_name(quantile: float) -> str:

@@ -1,4 +1,4 @@
-"""Super nodes: one per METIS cluster, training label or feature cluster. Only who belongs to which is stored."""
+"""Super nodes, one per METIS cluster, training label or feature cluster: which nodes each is linked to."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ from ..errors import ConfigError, GraphError, unknown_name
 from .partitioners import partition
 
 PARTITIONERS = ("metis", "propagation")
+
+# METIS takes whole numbers as weights: the heaviest edge gets this one.
+LARGEST_WEIGHT = 1000
+
+# Of MiniBatchKMeans: batches, of scikit-learn's default size, keep memory flat; the best of three starts is taken.
+_BATCH, _KMEANS_STARTS = 1024, 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,17 +48,17 @@ class Connections:
             raise ConfigError(f"count is {self.count}; it must be 0 or more")
         wrong = (values < -1) | (values >= self.count)
         if wrong.any():
-            place = int(np.flatnonzero(wrong)[0])
-            raise GraphError(f"assignment[{place}] is {values[place]}; it must lie between -1 and {self.count - 1}")
+            node = int(np.flatnonzero(wrong)[0])
+            raise GraphError(f"assignment[{node}] is {values[node]}; it must lie between -1 and {self.count - 1}")
         object.__setattr__(self, "assignment", np.ascontiguousarray(values, dtype=np.int32))
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Members of each super node."""
+        """The number of members of each super node."""
         return np.bincount(self.assignment[self.assignment >= 0], minlength=self.count)
 
     def check(self, num_nodes: int) -> Connections:
-        """Refuse connections of a graph of another size."""
+        """Raise if the graph has another number of nodes; return the connections."""
         if len(self.assignment) != num_nodes:
             raise GraphError(f"assignment has {len(self.assignment)} entries but the graph has {num_nodes} nodes")
         return self
@@ -63,17 +69,22 @@ class Connections:
 
 
 def no_connections(num_nodes: int) -> Connections:
-    """The graph as it is: no super node at all."""
+    """Return connections without any super node: the graph as it is."""
     return Connections(np.full(num_nodes, -1, dtype=np.int32), 0)
 
 
 def structure_connections(
     graph: Graph, count: int, seed: int = 0, recursive: bool = False, partitioner: str = "metis"
 ) -> Connections:
-    """One super node per METIS cluster of the graph (made undirected); every node is connected. None for a count of 0.
+    """Connect every node to the super node of its cluster, `count` clusters in all; 0 gives no super nodes.
 
-    `recursive` bisects again and again instead of METIS's k-way scheme: faster for many clusters, cut a little more.
-    The memory of the `partitioner` propagation grows with the nodes, that of METIS with the arcs.
+    Parameters
+    ----------
+    recursive
+        Bisect recursively instead of METIS's k-way scheme: faster for many clusters, but it cuts a few more edges.
+    partitioner : "metis" or "propagation"
+        The memory of `metis` grows with the arcs, that of `propagation` with the nodes. METIS
+        ignores the direction of arcs.
 
     >>> from vcr_graphormer import Graph
     >>> structure_connections(Graph.from_edges([[0, 1, 3, 4], [1, 2, 4, 5]], num_nodes=6), count=2).sizes.tolist()
@@ -81,11 +92,11 @@ def structure_connections(
     """
     if isinstance(count, int) and count == 0 and not isinstance(count, bool):
         return no_connections(graph.num_nodes)
-    _check_count(count, "clusters", graph.num_nodes)
+    _check_count(count, "clusters", num_nodes=graph.num_nodes)
     if partitioner not in PARTITIONERS:
         raise unknown_name("partitioner", str(partitioner), PARTITIONERS)
     if count in (1, graph.num_nodes) or graph.num_arcs == 0:
-        # METIS has nothing to decide here, and fails on some of these.
+        # There is nothing to choose, and METIS fails on some of these graphs.
         return Connections((np.arange(graph.num_nodes) % count).astype(np.int32), count)
     if partitioner == "propagation":
         return Connections(partition(graph, count, seed), count)
@@ -97,18 +108,17 @@ def structure_connections(
         adjacency = adjacency.maximum(adjacency.T).tocsr()
     weights = None
     if graph.weights is not None:
-        # METIS takes whole numbers: a thousand steps between the lightest possible and the heaviest edge.
-        weights = np.maximum(1, np.rint(1000 * adjacency.data / adjacency.data.max())).astype(np.int64)
+        weights = np.maximum(1, np.rint(LARGEST_WEIGHT * adjacency.data / adjacency.data.max())).astype(np.int64)
     csr = pymetis.CSRAdjacency(adjacency.indptr.astype(np.int64), adjacency.indices.astype(np.int64))
     options = pymetis.Options(seed=int(seed) + 1)  # METIS treats 0 and 1 alike
-    _, parts = pymetis.part_graph(count, adjacency=csr, eweights=weights, options=options, recursive=recursive)
-    return Connections(np.asarray(parts, dtype=np.int32), count)
+    _, clusters = pymetis.part_graph(count, adjacency=csr, eweights=weights, options=options, recursive=recursive)
+    return Connections(np.asarray(clusters, dtype=np.int32), count)
 
 
 def content_connections(labels: Any, train: Any) -> Connections:
-    """One super node per label, linked to the training nodes of that label and to no other node.
+    """Connect the training nodes of each label to a super node, and no other node.
 
-    Labels of other nodes are not looked at, so changing them changes nothing.
+    The labels of other nodes are never read, so none can leak.
     """
     values, nodes = to_numpy(labels, "labels"), to_numpy(train, "train")
     if values.ndim != 1 or values.dtype.kind not in "iu":
@@ -119,31 +129,31 @@ def content_connections(labels: Any, train: Any) -> Connections:
     nodes = to_whole_numbers(nodes, "train")
     if nodes.size and not 0 <= int(nodes.min()) <= int(nodes.max()) < len(values):
         raise GraphError(f"train contains node {nodes.max()} but labels has {len(values)} entries")
-    known = values[nodes]
-    if (known < 0).any():
-        raise GraphError(f"train contains node {nodes[known < 0][0]}, which has no label")
+    train_labels = values[nodes]
+    if (train_labels < 0).any():
+        raise GraphError(f"train contains node {nodes[train_labels < 0][0]}, which has no label")
     assignment = np.full(len(values), -1, dtype=np.int32)
-    assignment[nodes] = known
-    return Connections(assignment, int(known.max(initial=-1)) + 1)
+    assignment[nodes] = train_labels
+    return Connections(assignment, int(train_labels.max(initial=-1)) + 1)
 
 
 def feature_connections(features: Any, count: int, seed: int = 0) -> Connections:
-    """One super node per k-means cluster of the features (pseudo-labels); every node is connected."""
+    """Connect every node to the super node of its k-means cluster of features, a pseudo-label."""
     from sklearn.cluster import MiniBatchKMeans
 
     if features is None:
         raise GraphError("there are no features to cluster: give the graph features or leave out content tokens")
     num_nodes = features.shape[0] if hasattr(features, "shape") else len(features)
     matrix = check_features(features, num_nodes)
-    _check_count(count, "clusters", num_nodes)
+    _check_count(count, "clusters", num_nodes=num_nodes)
     if not sp.issparse(matrix):
         matrix = np.asarray(matrix, dtype=np.float32)
-    # Batches keep memory flat, and the result does not depend on the number of threads.
-    model = MiniBatchKMeans(count, batch_size=1024, n_init=3, random_state=seed)
+    # Unlike full k-means, the result does not depend on the number of threads.
+    model = MiniBatchKMeans(count, batch_size=_BATCH, n_init=_KMEANS_STARTS, random_state=seed)
     return Connections(model.fit_predict(matrix).astype(np.int32), count)
 
 
-def _check_count(count: Any, what: str, num_nodes: int) -> None:
+def _check_count(count: Any, what: str, *, num_nodes: int) -> None:
     if isinstance(count, bool) or not isinstance(count, int | np.integer):
         raise ConfigError(f"{what} is {count!r}; it must be a whole number")
     if not 1 <= count <= num_nodes:

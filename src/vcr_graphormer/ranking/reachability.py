@@ -1,4 +1,4 @@
-"""Who can be reached from where, with super nodes and with one super edge left out: components and bridges."""
+"""Find what a node can reach, with super nodes and without its own super edge: components and bridges."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from .kernels.scans import components
 
 
 def reachability(graph: Graph, assignment: NDArray[np.int32], supers: int) -> dict[str, Any]:
-    """Component and depth-first position of every node and super node, and what each node's own super edge cuts off.
+    """Return component and depth-first position of every node and super node, and what leaving a super edge out cuts.
 
-    Ordinary components and super nodes are the nodes of a small graph, an edge wherever a member links the two. Leaving
-    a member's super edge out matters only if no other member links the same two and the edge is a bridge; then one side
-    of the bridge is a subtree, that is an interval of depth-first positions. Direction is ignored.
+    The components of the graph and the super nodes are the nodes of a small graph, with an edge wherever a member links
+    the two. Leaving the super edge of a member out matters only if no other member links the same two and the edge is a
+    bridge. Then one side of the bridge is a subtree, which is an interval of depth-first positions. Direction is
+    ignored. The keys of the result are fields of `Vectors`.
     """
     num_nodes = graph.num_nodes
     count, ordinary = components(np.asarray(graph.indptr), np.asarray(graph.indices))
-    member = np.flatnonzero(assignment >= 0)
+    members = np.flatnonzero(assignment >= 0)
     size = count + supers
     links = sp.csr_matrix(
-        (np.ones(len(member), dtype=np.int32), (ordinary[member], count + assignment[member])), shape=(size, size)
+        (np.ones(len(members), dtype=np.int32), (ordinary[members], count + assignment[members])), shape=(size, size)
     )
     position, subtree, parent, low = _depth_first(links)
     _, merged = connected_components(links, directed=False)
@@ -33,19 +34,19 @@ def reachability(graph: Graph, assignment: NDArray[np.int32], supers: int) -> di
     cut_start = np.zeros(num_nodes, dtype=np.int32)
     cut_stop = np.full(num_nodes, size + 1, dtype=np.int32)
     cut_inside = np.ones(num_nodes, dtype=np.bool_)
-    ours, theirs = ordinary[member].astype(np.int64), count + assignment[member]
-    _, which, times = np.unique(ours * size + theirs, return_inverse=True, return_counts=True)
-    single = times[which] == 1
-    for child, other, inside in ((ours, theirs, True), (theirs, ours, False)):
-        # The subtree below a bridge cannot look above its own top.
+    of_node, of_super = ordinary[members].astype(np.int64), count + assignment[members]
+    _, inverse, counts = np.unique(of_node * size + of_super, return_inverse=True, return_counts=True)
+    single = counts[inverse] == 1
+    for child, other, inside in ((of_node, of_super, True), (of_super, of_node, False)):
+        # Below a bridge no edge leads to a position before the top of the subtree.
         bridge = single & (parent[child] == other) & (low[child] >= position[child])
-        nodes, top = member[bridge], child[bridge]
+        nodes, top = members[bridge], child[bridge]
         cut_start[nodes], cut_stop[nodes] = position[top], position[top] + subtree[top]
         cut_inside[nodes] = inside
-    place = np.concatenate([ordinary, np.arange(count, size)])
+    small_node = np.concatenate([ordinary, np.arange(count, size)])  # of every node and super node
     return {
-        "component": merged[place].astype(np.int32),
-        "position": position[place].astype(np.int32),
+        "component": merged[small_node].astype(np.int32),
+        "position": position[small_node].astype(np.int32),
         "cut_start": cut_start,
         "cut_stop": cut_stop,
         "cut_inside": cut_inside,
@@ -53,9 +54,9 @@ def reachability(graph: Graph, assignment: NDArray[np.int32], supers: int) -> di
 
 
 def _depth_first(links: Any) -> tuple[Any, Any, Any, Any]:
-    """Depth-first position, size of the subtree, parent, and the earliest position its subtree has an edge to."""
+    """Return position, subtree size, parent and earliest position linked from the subtree, all by depth-first order."""
     size = links.shape[0]
-    # A root above one node of each component makes it one tree; edges to the root are no edges of the graph.
+    # An extra root, linked to one node of each component, makes one tree. Its edges do not count below.
     _, merged = connected_components(links, directed=False)
     tops = np.unique(merged, return_index=True)[1]
     rooted = sp.csr_matrix(
@@ -68,9 +69,9 @@ def _depth_first(links: Any) -> tuple[Any, Any, Any, Any]:
     position[order] = np.arange(size + 1)
     low = position.copy()
     first, second = links.nonzero()
-    for one, other in ((first, second), (second, first)):
-        back = (parent[one] != other) & (parent[other] != one)
-        np.minimum.at(low, one[back], position[other[back]])
+    for node, other in ((first, second), (second, first)):
+        back_edge = (parent[node] != other) & (parent[other] != node)
+        np.minimum.at(low, node[back_edge], position[other[back_edge]])
     subtree = np.ones(size + 1, dtype=np.int64)
     for node in order[:0:-1]:  # children before their parents
         subtree[parent[node]] += subtree[node]

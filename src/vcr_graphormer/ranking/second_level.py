@@ -1,4 +1,4 @@
-"""The second level of the ranking: PageRank vectors of a few fixed starts, truncated, computed once per rewired graph.
+"""Compute the second level of the ranking: truncated PageRank vectors of a few fixed starts, once per rewired graph.
 
 Write a = restart and r_x for the PageRank that starts at x. A vector q stands for one of
 
@@ -11,15 +11,16 @@ and stops early satisfies
 
     r_x = settled + a · residual + Σ_q w_q V_q,
 
-where w_q is the mass absorbed by super node q, or the residual left in group q. This is exact for super nodes and hubs
-(the hub decomposition of Jeh and Widom, 2003), and as good as "residual is spread like weight" inside a cluster. The
-vectors obey the same identity, V = L + W V, so V = M L with M = (I - W)^-1: only the local parts L are kept, truncated
-to the largest entries, and a source needs one small product m = w M. The score of a hub is a · m_h, for nothing.
+where w_q is the mass absorbed by super node q, or the residual left in group q (a cluster or a hub). This is exact for
+super nodes and hubs (the hub decomposition of Jeh and Widom, 2003). For clusters it assumes that the residual is spread
+by weight. The vectors obey the same identity, V = L + W V, so V = M L with M = (I - W)^-1. Only the local parts L are
+kept, truncated to the largest entries. A source needs one small product m = w M, and the score of a hub is a · m_h.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,49 +36,117 @@ from .kernels.scans import weighted_degrees
 from .kernels.topk import Vectors
 from .reachability import reachability
 
-# Graphs this small are pushed to the end, so that their rankings are exact to float32.
+# Graphs of at most this many arcs are pushed to the tolerance EXACT, so that their rankings are exact to float32.
 SMALL_GRAPH = 5_000
-
-
 EXACT = 1e-9
-
 
 # Without hubs Computer needs eight times the visits for recall 0.99 (results/ranking_ablation.json).
 MOST_HUBS = 256
 
+# Bounds of the number of coarse clusters. At most 512 keep M in a cache. Twice or four times as many clusters hardly
+# raise recall (results/ranking_ablation.json).
+FEWEST_CLUSTERS, MOST_CLUSTERS = 100, 512
 
+# A small graph has at most one coarse cluster, and one hub, per 16 nodes.
+NODES_PER_VECTOR = 16
+
+# Weights relative to the mean are at least this: float32 residuals could not follow smaller ones.
+LEAST_WEIGHT = 1e-12
+
+# Keeps divisors above zero; small enough to change no other number.
 TINY = 1e-30
+
+# The weight of the unlisted nodes of a cluster is a difference of sums; below this fraction it is rounding error.
+LEAST_UNLISTED = 1e-6
+
+# How far vectors are pushed. A cluster or super node stops at a tenth of the mean residual per weight of its start, so
+# that it costs about the volume of its start. A hub spreads over many nodes at once and needs a finer push: with twice
+# these bounds recall on Squirrel falls to 0.99.
+CLUSTER_TOLERANCE = 0.1
+HUB_TOLERANCE = 0.5
+LEAST_HUB_TOLERANCE, MOST_HUB_TOLERANCE = 5e-6, 1e-5
+
+# A start with less weight than this has no edges: its mass stays where it is.
+LEAST_REACH = 1e-9
+
+# Lengths of the lists. A list has twice the length of its start, because super nodes have the longest starts and would
+# lose members otherwise. To that comes an equal part of three entries per node, of half a million in a small graph.
+ENTRIES_PER_START = 2
+ENTRIES_PER_NODE = 3
+LEAST_ENTRIES = 500_000
+LEAST_LENGTH = 64  # of a list
+
+BYTES_PER_PAIR = 28  # of vectors: W, M and their working copies
+BYTES_PER_ENTRY = 16  # id and value in the lists, and the same entry by node
+
+
+@dataclass(frozen=True, eq=False)
+class _Layout:
+    """Which vectors there are, in the order super nodes, clusters, hubs, and what belongs to each.
+
+    Attributes
+    ----------
+    supers, clusters : int
+        Number of super nodes and of coarse clusters.
+    hubs : int32 [hubs]
+        The heaviest nodes, ascending.
+    assignment : int32 [n]
+        The super node of each node, -1 for none.
+    vector_of : int32 [n]
+        The vector of the cluster or hub that a node belongs to.
+    group : int32 [n]
+        The coarse cluster of a node, `clusters` for hubs.
+    total, mass : float64 [n]
+        Weight of the edges out of and into a node, the one of its super node included.
+    """
+
+    supers: int
+    clusters: int
+    hubs: NDArray[np.int32]
+    assignment: NDArray[np.int32]
+    vector_of: NDArray[np.int32]
+    group: NDArray[np.int32]
+    total: NDArray[np.float64]
+    mass: NDArray[np.float64]
+
+    @property
+    def first_hub(self) -> int:
+        """The vector of the first hub."""
+        return self.supers + self.clusters
+
+    @property
+    def num_vectors(self) -> int:
+        """The number of all vectors."""
+        return self.first_hub + len(self.hubs)
 
 
 def coarse_clusters(graph: Graph, seed: int = 0, partitioner: str = "metis") -> NDArray[np.int32]:
-    """Clusters for the second level: √n of them, between 100 and 512 so that M stays in a cache."""
-    count = max(1, int(min(max(np.sqrt(graph.num_nodes), 100), 512, graph.num_nodes // 16)))
-    # Recursive bisection is as good here as METIS's k-way scheme and takes less than half the time.
+    """Return the clusters of the second level [n]: about √n, between 100 and 512, fewer in small graphs."""
+    most = min(max(np.sqrt(graph.num_nodes), FEWEST_CLUSTERS), MOST_CLUSTERS, graph.num_nodes // NODES_PER_VECTOR)
+    count = max(1, int(most))
+    # Recursive bisection is as good here as METIS's k-way scheme in half the time (results/ranking_ablation.json).
     return structure_connections(graph, count, seed, recursive=True, partitioner=partitioner).assignment
 
 
 def make_arcs(graph: Graph) -> Arcs:
-    """The graph for the kernels; weights are scaled so that an edge to a super node weighs 1.
-
-    Weights below 1e-12 of the mean are raised to that: float32 residuals could not follow them.
-    """
+    """Return the graph as the kernels take it, weights scaled so that an edge to a super node weighs 1."""
     weights = np.empty(0, dtype=np.float32)
     if graph.weights is not None:
-        weights = np.maximum(graph.weights / super_edge_weight(graph), 1e-12).astype(np.float32)
+        weights = np.maximum(graph.weights / super_edge_weight(graph), LEAST_WEIGHT).astype(np.float32)
     return with_weights(graph, weights)
 
 
 def with_weights(graph: Graph, weights: NDArray[np.float32]) -> Arcs:
-    """The arcs of a graph with these weights, none of them for 1 everywhere."""
+    """Return the arcs of a graph with these weights; an empty array means 1 everywhere."""
     return Arcs(np.ascontiguousarray(graph.indptr), np.ascontiguousarray(graph.indices).view(np.uint32), weights)
 
 
 def new_scratch(limit: NDArray[np.float32], num_vectors: int, directed: bool) -> Scratch:
-    """Working memory of one thread: 16 bytes per node for the table, 12 to 16 for queue and list."""
+    """Return the working memory of one thread: 16 bytes per node for the table, 12 to 16 for queue and list."""
     state = np.zeros((len(limit), 4), dtype=np.float32)
     state[:, LIMIT] = limit
     ring = 1 << max(len(limit), 1).bit_length()
-    touched = np.empty(2 * len(limit) + 2, dtype=np.int32)  # pushed or listed
+    touched = np.empty(2 * len(limit) + 2, dtype=np.int32)  # the push and the lists may each add every node
     stamp = np.zeros(len(limit) if directed else 0, dtype=np.int32)
     return Scratch(state, np.empty(ring, dtype=np.int32), touched, np.zeros(num_vectors), stamp)
 
@@ -91,49 +160,45 @@ def compute_vectors(
     threads: int,
     budget: int,
 ) -> tuple[Vectors, int]:
-    """All vectors of one rewired graph, and the edge visits they cost.
+    """Return all vectors of one rewired graph, and the edge visits that they cost.
 
-    `budget` bounds their bytes; lists are cut shorter to fit, and more super nodes than fit are refused.
+    Parameters
+    ----------
+    coarse
+        The coarse cluster of each node, from `coarse_clusters`.
+    budget
+        Most bytes for the vectors. Lists are shortened to fit; more vectors than fit raise an error.
     """
-    num_nodes, assignment = graph.num_nodes, connections.assignment
-    supers, clusters = connections.count, int(coarse.max()) + 1
-    out, into = weighted_degrees(arcs.indptr, arcs.indices, arcs.weights)
-    member = assignment >= 0
-    total, mass = out + member, np.maximum(into + member, TINY)
-    # A hub must be able to pass mass on, or its score would not be restart · m.
-    heaviest = np.argsort(np.where(total > 0, -mass, 0.0), kind="stable")[: min(MOST_HUBS, num_nodes // 16)]
-    hubs: NDArray[np.int32] = np.sort(heaviest[total[heaviest] > 0]).astype(np.int32)
-    num_vectors = supers + clusters + len(hubs)
-
-    vector_of = (coarse + supers).astype(np.int32)
-    group = coarse.astype(np.int32)
-    limit = np.maximum(total, TINY).astype(np.float32)
-    vector_of[hubs], group[hubs], limit[hubs] = supers + clusters + np.arange(len(hubs)), clusters, np.inf
-    start_ptr, start_node, start_mass, volume = _starts(assignment, vector_of, mass, supers, num_vectors, restart)
-    modelled = np.where(np.arange(num_vectors) < supers + clusters, volume, 0.0)
-    tolerance = _tolerances(arcs, total, assignment, vector_of, hubs, supers, clusters, restart)
-    keep = _list_lengths(np.diff(start_ptr), num_nodes, budget)
+    num_nodes = graph.num_nodes
+    layout = _lay_out(arcs, connections, coarse=coarse)
+    num_vectors, clusters, group, mass = layout.num_vectors, layout.clusters, layout.group, layout.mass
+    limit = np.maximum(layout.total, TINY).astype(np.float32)
+    limit[layout.hubs] = np.inf
+    start_ptr, start_node, start_mass, volume = _starts(layout, restart)
+    modelled = np.where(np.arange(num_vectors) < layout.first_hub, volume, 0.0)
+    tolerance = _tolerances(layout, arcs, restart=restart)
+    keep = _list_lengths(np.diff(start_ptr), num_nodes, budget=budget)
 
     steps = np.zeros((num_vectors, num_vectors))
     spill = np.zeros((clusters + 1, num_vectors), dtype=np.float32)
     visits = np.zeros(num_vectors, dtype=np.int64)
     lists: list[Any] = [None] * num_vectors
 
-    def compute(part: NDArray[np.int64]) -> None:
+    def compute(numbers: NDArray[np.int64]) -> None:
         scratch = new_scratch(limit, num_vectors, False)
         score, node = np.empty(num_nodes), np.empty(num_nodes, dtype=np.int32)
-        for q in part:
-            own = slice(start_ptr[q], start_ptr[q + 1])
-            found, visits[q] = local_vector(
-                start_node[own],
-                start_mass[own],
-                q >= supers,
-                q >= supers + clusters,
+        for q in numbers:
+            start = slice(start_ptr[q], start_ptr[q + 1])
+            length, visits[q] = local_vector(
+                start_node[start],
+                start_mass[start],
+                q >= layout.supers,
+                q >= layout.first_hub,
                 tolerance[q],
                 arcs,
-                total,
-                assignment,
-                vector_of,
+                layout.total,
+                layout.assignment,
+                layout.vector_of,
                 modelled,
                 restart,
                 not graph.directed,
@@ -142,32 +207,34 @@ def compute_vectors(
                 score,
                 node,
             )
-            ids, values, spill[:, q] = _truncate(score[:found], node[:found], keep[q], group, clusters + 1)
+            ids, values, spill[:, q] = _truncate(
+                score[:length], node[:length], keep=keep[q], group=group, groups=clusters + 1
+            )
             lists[q] = ids, values.astype(np.float32)
 
-    # Long ones first, dealt out like cards, so that the threads end together.
+    # The longest starts first, dealt to the threads in turn, so that all end at about the same time.
     order = np.argsort(-np.diff(start_ptr), kind="stable")
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(compute, [order[i::threads] for i in range(threads)]))
 
     ptr = np.concatenate([[0], np.cumsum([len(ids) for ids, _ in lists])]).astype(np.int64)
     ids, values = (np.concatenate([entry[i] for entry in lists]) for i in (0, 1))
-    density = _per_unlisted_weight(spill, ptr, ids, mass, group)
+    density = _per_unlisted_weight(spill, layout, ptr=ptr, ids=ids)
     row_ptr, row_vector, row_value = by_node(num_nodes, ptr, ids, values)
     row_node = np.repeat(np.arange(num_nodes, dtype=np.int32), np.diff(row_ptr))
     row_value -= (mass[row_node] * density[group[row_node], row_vector]).astype(np.float32)
     matrix = resolvent(steps)
-    weight = np.where(np.arange(num_vectors) >= supers, volume, 0.0)
+    weight = np.where(np.arange(num_vectors) >= layout.supers, volume, 0.0)
     vectors = Vectors(
         restart=float(restart),
-        total=total,
+        total=layout.total,
         limit=limit,
         members=connections.sizes.astype(np.float64),
         group=group,
         mass=mass.astype(np.float32),
-        vector_of=vector_of,
+        vector_of=layout.vector_of,
         volume=modelled,
-        hubs=hubs,
+        hubs=layout.hubs,
         ptr=ptr,
         ids=ids,
         values=values,
@@ -178,94 +245,90 @@ def compute_vectors(
         spill=density,
         matrix=matrix.astype(np.float32),
         mean_row=(weight @ matrix / weight.sum()).astype(np.float32),
-        **reachability(graph, assignment, supers),
+        **reachability(graph, layout.assignment, layout.supers),
     )
     return vectors, int(visits.sum())
 
 
-def _per_unlisted_weight(
-    spill: NDArray[np.float32], ptr: Any, ids: Any, mass: NDArray[np.float64], group: NDArray[np.int32]
-) -> NDArray[np.float32]:
-    """What truncation dropped of each vector in each cluster, per weight of the nodes that its list does not hold."""
+def _lay_out(arcs: Arcs, connections: Connections, *, coarse: NDArray[np.int32]) -> _Layout:
+    """Choose the hubs and number the vectors."""
+    supers, clusters = connections.count, int(coarse.max()) + 1
+    out, into = weighted_degrees(arcs.indptr, arcs.indices, arcs.weights)
+    is_member = connections.assignment >= 0
+    total, mass = out + is_member, np.maximum(into + is_member, TINY)
+    # A hub needs an edge out of it: else its score would not be restart · m.
+    most_hubs = min(MOST_HUBS, len(coarse) // NODES_PER_VECTOR)
+    heaviest = np.argsort(np.where(total > 0, -mass, 0.0), kind="stable")[:most_hubs]
+    hubs: NDArray[np.int32] = np.sort(heaviest[total[heaviest] > 0]).astype(np.int32)
+    vector_of = (coarse + supers).astype(np.int32)
+    group = coarse.astype(np.int32)
+    vector_of[hubs], group[hubs] = supers + clusters + np.arange(len(hubs)), clusters
+    return _Layout(supers, clusters, hubs, connections.assignment, vector_of, group, total, mass)
+
+
+def _per_unlisted_weight(spill: NDArray[np.float32], layout: _Layout, *, ptr: Any, ids: Any) -> NDArray[np.float32]:
+    """Divide what truncation dropped of each vector in each cluster by the weight of the nodes not in its list."""
     groups, num_vectors = spill.shape
+    group, mass = layout.group, layout.mass
     cluster_weight = np.bincount(group, mass, groups)
     vector = np.repeat(np.arange(num_vectors), np.diff(ptr))
     listed = np.bincount(group[ids] * num_vectors + vector, mass[ids], groups * num_vectors)
     unlisted = cluster_weight[:, None] - listed.reshape(groups, num_vectors)
-    density: NDArray[np.float32] = (spill / np.maximum(unlisted, 1e-6 * cluster_weight[:, None] + TINY)).astype(
-        np.float32
-    )
+    least = LEAST_UNLISTED * cluster_weight[:, None] + TINY
+    density: NDArray[np.float32] = (spill / np.maximum(unlisted, least)).astype(np.float32)
     return density
 
 
-def _starts(
-    assignment: NDArray[np.int32],
-    vector_of: NDArray[np.int32],
-    mass: NDArray[np.float64],
-    supers: int,
-    num_vectors: int,
-    restart: float,
-) -> tuple[Any, Any, Any, Any]:
-    """The start of every vector, as CSR: a super node after one step (its members alike), a group by weight."""
+def _starts(layout: _Layout, restart: float) -> tuple[Any, Any, Any, Any]:
+    """Return the start of every vector as CSR (offsets, nodes, masses), and the weight of every vector's nodes.
+
+    A super node starts after its first step, with equal mass at all members. A cluster or hub starts by weight.
+    """
+    assignment, vector_of, mass, supers = layout.assignment, layout.vector_of, layout.mass, layout.supers
     sizes = np.bincount(assignment[assignment >= 0], minlength=supers)
     members = np.argsort(assignment, kind="stable")[np.count_nonzero(assignment < 0) :]
     grouped = np.argsort(vector_of, kind="stable")
-    volume = np.bincount(vector_of, mass, num_vectors)
+    volume = np.bincount(vector_of, mass, layout.num_vectors)
     node = np.concatenate([members, grouped]).astype(np.int32)
-    part = np.concatenate([(1 - restart) / sizes[assignment[members]], mass[grouped] / volume[vector_of[grouped]]])
-    counts = np.concatenate([sizes, np.bincount(vector_of, minlength=num_vectors)[supers:]])
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), node, part, volume
+    start = np.concatenate([(1 - restart) / sizes[assignment[members]], mass[grouped] / volume[vector_of[grouped]]])
+    counts = np.concatenate([sizes, np.bincount(vector_of, minlength=layout.num_vectors)[supers:]])
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), node, start, volume
 
 
-def _tolerances(
-    arcs: Arcs,
-    total: NDArray[np.float64],
-    assignment: NDArray[np.int32],
-    vector_of: NDArray[np.int32],
-    hubs: NDArray[np.int32],
-    supers: int,
-    clusters: int,
-    restart: float,
-) -> NDArray[np.float64]:
-    """How far each vector is pushed: a tenth of its start's mean residual per weight, so it costs its start's volume.
-
-    Hubs spread thin at once and need a finer push: with twice these bounds Squirrel falls to the bar of 0.99.
-    """
-    num_vectors = supers + clusters + len(hubs)
+def _tolerances(layout: _Layout, arcs: Arcs, *, restart: float) -> NDArray[np.float64]:
+    """Return the residual per weight at which the push of each vector stops; see CLUSTER_TOLERANCE."""
     if len(arcs.indices) <= SMALL_GRAPH:
-        return np.full(num_vectors, EXACT)
-    reach = np.bincount(vector_of, total, num_vectors)
-    member = assignment >= 0
-    reach[:supers] = np.bincount(assignment[member], total[member], supers) / (1 - restart)
-    around = np.array([total[arcs.indices[arcs.indptr[h] : arcs.indptr[h + 1]]].sum() for h in hubs])
-    of_hubs = np.clip(0.5 / np.maximum(around, TINY), 5e-6, 1e-5)
-    # A cluster of nodes without edges has no reach: what starts there is settled there.
-    reach = reach[: supers + clusters]
-    return np.concatenate([np.where(reach > 1e-9, 0.1 / np.maximum(reach, 1e-9), EXACT), of_hubs])
+        return np.full(layout.num_vectors, EXACT)
+    assignment, total, supers = layout.assignment, layout.total, layout.supers
+    reach = np.bincount(layout.vector_of, total, layout.num_vectors)
+    is_member = assignment >= 0
+    reach[:supers] = np.bincount(assignment[is_member], total[is_member], supers) / (1 - restart)
+    around = np.array([total[arcs.indices[arcs.indptr[h] : arcs.indptr[h + 1]]].sum() for h in layout.hubs])
+    of_hubs = np.clip(HUB_TOLERANCE / np.maximum(around, TINY), LEAST_HUB_TOLERANCE, MOST_HUB_TOLERANCE)
+    reach = reach[: layout.first_hub]
+    of_others = np.where(reach > LEAST_REACH, CLUSTER_TOLERANCE / np.maximum(reach, LEAST_REACH), EXACT)
+    return np.concatenate([of_others, of_hubs])
 
 
-def _list_lengths(start_sizes: NDArray[np.int64], num_nodes: int, budget: int) -> NDArray[np.int64]:
-    """Entries kept of each vector: twice its start and an equal share of 3 n, or less where the budget is smaller.
-
-    Super nodes have the longest starts: an equal share alone would cut off their own members.
-    """
+def _list_lengths(start_sizes: NDArray[np.int64], num_nodes: int, *, budget: int) -> NDArray[np.int64]:
+    """Return the number of entries to keep of each vector, reduced in proportion if they exceed the budget."""
     num_vectors = len(start_sizes)
-    fixed = 28 * num_vectors**2  # W, M and their working copies
-    per_entry = 16  # the lists, and the same entries by node
-    if fixed + per_entry * 64 * num_vectors > budget:
+    fixed = BYTES_PER_PAIR * num_vectors**2
+    if fixed + BYTES_PER_ENTRY * LEAST_LENGTH * num_vectors > budget:
         raise ConfigError(
             f"{num_vectors:,} vectors need more than {format_bytes(fixed)}, the budget is {format_bytes(budget)}: "
             f"use fewer clusters or a larger budget"
         )
-    wanted = 2 * start_sizes + max(max(3 * num_nodes, 500_000) // num_vectors, 64)
-    share = min(1.0, (budget - fixed) / (per_entry * max(1, int(wanted.sum()))))
-    return np.clip((share * wanted).astype(np.int64), min(64, num_nodes), num_nodes)
+    equal_part = max(max(ENTRIES_PER_NODE * num_nodes, LEAST_ENTRIES) // num_vectors, LEAST_LENGTH)
+    lengths = ENTRIES_PER_START * start_sizes + equal_part
+    fraction = min(1.0, (budget - fixed) / (BYTES_PER_ENTRY * max(1, int(lengths.sum()))))
+    return np.clip((fraction * lengths).astype(np.int64), min(LEAST_LENGTH, num_nodes), num_nodes)
 
 
 def _truncate(
-    score: NDArray[np.float64], node: NDArray[np.int32], keep: int, group: NDArray[np.int32], groups: int
+    score: NDArray[np.float64], node: NDArray[np.int32], *, keep: int, group: NDArray[np.int32], groups: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
-    """The `keep` largest entries, sorted (ties by id), and the mass of the others by cluster."""
+    """Return the `keep` largest entries, sorted (ties by id), and the mass of the others by cluster."""
     rest: Any = np.zeros(groups)
     chosen = np.arange(len(score))
     if len(score) > keep:

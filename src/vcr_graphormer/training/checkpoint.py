@@ -1,4 +1,4 @@
-"""The state of training in one safetensors file, so that it is there whole or not at all. No pickle."""
+"""Save and restore the state of training as one safetensors file, which exists whole or not at all. No pickle."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ HISTORY = "history.jsonl"
 
 
 def save_tensors(file: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-    """Write tensors and a JSON description; the file appears whole or not at all."""
-    plain = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+    """Write tensors and a dictionary, as JSON, to a file that exists whole or not at all."""
+    copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
     with replace_file(file) as temporary:
-        save_file(plain, temporary, metadata={"about": json.dumps(about)})
+        save_file(copies, temporary, metadata={"about": json.dumps(about)})
 
 
 def load_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read what `save_tensors` wrote, onto the CPU, whatever device it came from."""
+    """Return the tensors, on the CPU, and the dictionary that `save_tensors` wrote."""
     if not file.is_file():
         raise StoreError(f"{file} is missing")
     try:
@@ -43,7 +43,7 @@ def load_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def save_training(trainer: Trainer, file: Path) -> None:
-    """Write all that training depends on: weights, their average, the best ones, moments, generators, counters."""
+    """Write the state of training: weights, their average, the best weights, moments, random states and counters."""
     tensors = {f"model/{name}": value for name, value in trainer.model.state_dict().items()}
     if trainer.average is not None:
         tensors |= {f"average/{name}": value for name, value in trainer.average.state_dict().items()}
@@ -61,7 +61,7 @@ def save_training(trainer: Trainer, file: Path) -> None:
 
 
 def restore_training(trainer: Trainer, file: Path) -> None:
-    """Put back what `save_training` wrote."""
+    """Set a trainer to the state that `save_training` wrote."""
     try:
         tensors, about = load_tensors(file)
     except StoreError as error:
@@ -90,7 +90,7 @@ def restore_training(trainer: Trainer, file: Path) -> None:
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, names: list[str]) -> dict[str, Tensor]:
-    """The optimizer's moments by parameter name; `names` in the order of its only group."""
+    """Return the moments of an optimizer by parameter; `names` lists the parameters of its only group in order."""
     return {
         f"{name}/{key}": value
         for name, parameter in zip(names, optimizer.param_groups[0]["params"], strict=True)
@@ -99,7 +99,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, names: list[str]) -> dic
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, names: list[str], tensors: Mapping[str, Tensor]) -> None:
-    """Put back what `optimizer_tensors` took."""
+    """Set an optimizer to the moments that `optimizer_tensors` returned."""
     for name, parameter in zip(names, optimizer.param_groups[0]["params"], strict=True):
         state = {key.rpartition("/")[2]: value for key, value in tensors.items() if key.rpartition("/")[0] == name}
         if state:
@@ -107,12 +107,12 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, names: list[str], tensor
 
 
 def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Those whose names start with a prefix, without it."""
+    """Return the tensors whose names start with a prefix, under their names without it."""
     return {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def cut_history(file: Path, epochs: int) -> list[dict[str, float]]:
-    """Forget what was written after the checkpoint: those epochs are run again."""
+    """Keep the first epochs of a history, for those after the checkpoint are run again; return them."""
     rows = read_history(file)[:epochs]
     with replace_file(file) as temporary:
         temporary.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
@@ -120,7 +120,7 @@ def cut_history(file: Path, epochs: int) -> list[dict[str, float]]:
 
 
 def read_history(file: Path) -> list[dict[str, float]]:
-    """The epochs of `history.jsonl`, up to a line that was cut short by a crash."""
+    """Return the rows of `history.jsonl`, one per epoch, up to a line that a crash cut short."""
     rows: list[dict[str, float]] = []
     with suppress(ValueError):
         for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else []:

@@ -1,4 +1,4 @@
-"""Ctrl-C as a wish that long work grants at a good moment."""
+"""Turn Ctrl-C into a request to stop after the current epoch."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ from typing import Any
 
 @contextmanager
 def interruptible() -> Iterator[threading.Event]:
-    """Turn the first Ctrl-C into a wish, to be granted at the end of the epoch; a second one stops at once.
+    """Yield an event that the first Ctrl-C sets, for the caller to stop when it can; a second Ctrl-C stops at once.
 
-    Under torchrun SIGTERM is a wish too, and a second signal changes nothing: the agent sends one of its own to the
-    processes that the terminal has told already, and kills those that have not ended half a minute later.
+    Under torchrun SIGTERM sets the event too, and further signals change nothing: after a Ctrl-C in the terminal,
+    torchrun sends a signal of its own to the same processes. It kills those that still run half a minute later.
+    Outside of the main thread Python allows no signal handlers, and the event is never set.
     """
-    wish = threading.Event()
+    stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield wish
+        yield stop
         return
-    agent = "TORCHELASTIC_RUN_ID" in os.environ
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)[: 1 + agent]}
+    torchrun = "TORCHELASTIC_RUN_ID" in os.environ
+    signals = (signal.SIGINT, signal.SIGTERM) if torchrun else (signal.SIGINT,)
+    handlers = {number: signal.getsignal(number) for number in signals}
 
-    def note(number: int, frame: Any) -> None:
-        wish.set()
-        if not agent:
-            signal.signal(number, before[signal.Signals(number)])
+    def request_stop(number: int, frame: Any) -> None:
+        stop.set()
+        if not torchrun:
+            signal.signal(number, handlers[signal.Signals(number)])
 
-    for number in before:
-        signal.signal(number, note)
+    for number in handlers:
+        signal.signal(number, request_stop)
     try:
-        yield wish
+        yield stop
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)

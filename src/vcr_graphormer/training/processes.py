@@ -1,7 +1,7 @@
-"""The processes that train one model together, as torchrun starts them, and the few things they tell each other.
+"""Communication between the processes that torchrun starts to train one model together.
 
-Alone, every function here is the identity: there is one loop for one process and for many. The first process (rank 0)
-decides, writes and speaks; the others compute their share and follow.
+In a single process every method returns its input or does nothing, so one training loop serves one process and many.
+The first process (number 0) makes decisions, writes files and prints; the others compute their part.
 """
 
 from __future__ import annotations
@@ -33,29 +33,34 @@ from .devices import find_device
 Result = TypeVar("Result")
 
 
-# The others wait while the first process makes token lists, which may take hours. That a process died is seen by its
-# closed connection, not by this clock.
-_PATIENCE = timedelta(days=7)
+# The others wait while the first process makes token lists, which may take hours. A dead process is noticed by its
+# closed connection, so this timeout can be long.
+_MESSAGE_TIMEOUT = timedelta(days=7)
 
+# Processes on a cluster may start minutes apart; torch's own default is 30 minutes too.
+_START_TIMEOUT = timedelta(minutes=30)
 
-_MEETING_TIME = timedelta(minutes=30)
+_POLL_SECONDS = 0.02  # pause between two looks at the store while processes start
 
+_ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # set by torchrun
 
-_MEETING = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # set by torchrun
+_MOST_CHARACTERS = 200  # of torch's message that are quoted in ours
 
 
 @dataclass(frozen=True, eq=False)
 class Processes:
-    """One process among those that train together.
+    """One process among those that train a model together.
 
     Attributes
     ----------
-    rank, size : int
-        Its number, and how many there are.
+    rank : int
+        The number of this process, from 0.
+    size : int
+        The number of processes.
     local : int
-        Its number on this machine: the GPU it takes.
+        The number of this process on its machine, which is also the number of its GPU.
     group : ProcessGroup
-        What they talk over (gloo, main memory); None alone.
+        The gloo group that sends messages through main memory; None for a single process.
 
     >>> alone = Processes()
     >>> alone.is_first, alone.share(5), alone.agree(lambda: 7)
@@ -69,22 +74,22 @@ class Processes:
 
     @classmethod
     def join(cls) -> Processes:
-        """Meet the others if torchrun started this process, or if the caller has made a process group; else alone.
+        """Connect to the others if torchrun started this process or the caller made a process group.
 
-        The meeting lasts until the process ends, so that several trainings may follow each other.
+        Otherwise return a single process. The connection lasts until the process ends, for any number of trainings.
         """
         if not dist.is_available():
             return cls()
         if not dist.is_initialized():
-            if any(name not in os.environ for name in _MEETING) or os.environ["WORLD_SIZE"] == "1":
+            if any(name not in os.environ for name in _ENVIRONMENT) or os.environ["WORLD_SIZE"] == "1":
                 return cls()
             try:
-                store, rank, size = next(rendezvous("env://", timeout=_MEETING_TIME))
+                store, rank, size = next(rendezvous("env://", timeout=_START_TIMEOUT))
                 store = PrefixStore(meet(store, rank, size), store)
                 dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
             except (RuntimeError, ValueError) as error:
                 raise ProcessError(f"the processes of this training cannot meet: {error}") from error
-            atexit.register(_part)
+            atexit.register(_disconnect)
         if dist.get_world_size() == 1:
             return cls()
         local = int(os.environ.get("LOCAL_RANK", "0"))
@@ -92,21 +97,21 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the process that writes and speaks."""
+        """Whether this is the process that writes files and prints."""
         return self.rank == 0
 
     def device(self, name: str) -> str:
-        """The device of this process: of `auto` and `cuda` the GPU of its local number."""
+        """Return the device of this process; for `auto` and `cuda` that is the GPU with its local number."""
         if self.size == 1:
             return name
-        self.first(lambda: find_device(name))  # a wrong name is told once
+        self.first(lambda: find_device(name))  # one process reports a wrong name, not all
         device = find_device(name)
         if device.type == "cuda" and device.index is None:
-            found = torch.cuda.device_count()
-            if self.local >= found:
+            count = torch.cuda.device_count()
+            if self.local >= count:
                 raise ConfigError(
-                    f"process {self.local} of this machine has no GPU of its own, there are {found}: start torchrun "
-                    f"with --nproc-per-node {found}, or use --device cpu"
+                    f"process {self.local} of this machine has no GPU of its own, there are {count}: start torchrun "
+                    f"with --nproc-per-node {count}, or use --device cpu"
                 )
             device = torch.device("cuda", self.local)
         if device.type == "cuda":
@@ -114,57 +119,57 @@ class Processes:
         return str(device)
 
     def share(self, count: int) -> slice:
-        """Which of `count` consecutive things are this process's; of few things some processes get none."""
+        """Return which of `count` consecutive items this process handles; none if there are too few for all."""
         return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
 
     def seed(self, seed: int, epoch: int) -> None:
-        """Let every process draw masks of its own, from seed and epoch, so that a resumed run draws the same."""
+        """Seed torch by seed, epoch and process: masks differ between processes, and a resumed run repeats them."""
         if self.size > 1:
             mixed = np.random.SeedSequence((seed, epoch, self.rank)).generate_state(1, np.uint64)
             torch.manual_seed(int(mixed[0]))
 
     def agree(self, work: Callable[[], Result]) -> Result:
-        """What the first process found: it works, the others wait. Its failure ends them too."""
+        """Call `work` in the first process and return its result in all; if it fails, all raise."""
         if self.size == 1:
             return work()
-        told: list[Any] = [None]
+        message: list[Any] = [None]
         if self.is_first:
             try:
-                told[0] = (None, work())
+                message[0] = (None, work())
             except BaseException as error:
-                with suppress(RuntimeError):  # the others are gone
+                with suppress(RuntimeError):  # the others have ended
                     dist.broadcast_object_list([(f"{type(error).__name__}: {error}", None)], 0, self.group)
                 raise
-        dist.broadcast_object_list(told, 0, self.group)
-        failure, result = told[0]
+        dist.broadcast_object_list(message, 0, self.group)
+        failure, result = message[0]
         if failure is not None:
             raise ProcessError(f"the first process of this training stopped: {failure}")
-        found: Result = result
-        return found
+        answer: Result = result
+        return answer
 
     def first(self, work: Callable[[], Result]) -> Result | None:
-        """Done by the first process while the others wait; they get None."""
-        kept: list[Result] = []
-        self.agree(lambda: kept.append(work()))
-        return kept[0] if kept else None
+        """Call `work` in the first process while the others wait; they return None."""
+        results: list[Result] = []
+        self.agree(lambda: results.append(work()))
+        return results[0] if results else None
 
     def gather(self, value: Result) -> list[Result]:
-        """The value of every process, by rank."""
-        found: list[Any] = [value] * self.size
+        """Return the values of all processes, in the order of their numbers."""
+        values: list[Any] = [value] * self.size
         if self.size > 1:
-            dist.all_gather_object(found, value, self.group)
-        return found
+            dist.all_gather_object(values, value, self.group)
+        return values
 
-    def any(self, wish: bool) -> bool:
-        """Whether any process wishes it."""
+    def any(self, value: bool) -> bool:
+        """Return whether the value is true in any process."""
         if self.size == 1:
-            return wish
-        flag = torch.tensor(int(wish))
+            return value
+        flag = torch.tensor(int(value))
         dist.all_reduce(flag, dist.ReduceOp.MAX, self.group)
         return bool(flag)
 
     def sum(self, values: Tensor) -> Tensor:
-        """The sum over all processes, entry by entry."""
+        """Return the sum of a tensor over all processes."""
         if self.size == 1:
             return values
         total = values.detach().cpu()
@@ -172,7 +177,7 @@ class Processes:
         return total
 
     def collect(self, part: NDArray[np.float32], count: int) -> NDArray[np.float32]:
-        """The shares of `count` rows put together, in the first process; the others keep their own."""
+        """Return all `count` rows in the first process, of which each has its `share`; the others return their part."""
         if self.size == 1:
             return part
         own = torch.from_numpy(np.ascontiguousarray(part))
@@ -189,55 +194,56 @@ class Processes:
         return whole.numpy()
 
     def align(self, model: nn.Module) -> None:
-        """Give every process the weights of the first."""
+        """Copy the weights of the first process to all."""
         if self.size > 1:
             with torch.no_grad():
                 for value in model.state_dict().values():
-                    told = value.cpu().contiguous()
-                    dist.broadcast(told, 0, self.group)
-                    value.copy_(told)
+                    buffer = value.cpu().contiguous()
+                    dist.broadcast(buffer, 0, self.group)
+                    value.copy_(buffer)
 
     def joint(self, worker: nn.Module, device: torch.device) -> Callable[[Tensor], Tensor]:
-        """A function to pass the last tensor of a step through: its backward pass then averages the gradients of all.
+        """Return a function for the last tensor of a step; its backward pass averages the gradients of all processes.
 
-        `DistributedDataParallel` averages when the backward pass of what it returned has reached every parameter. Our
-        step goes backward once per micro-batch and once more through the projection, which adds to weights that the
-        micro-batches used as well. So the wrapped module hands the projection through unchanged, after the
-        micro-batches: their gradients lie in `.grad` by then, as in its documented accumulation (`no_sync`), and what
-        the last pass does not reach is averaged as it lies (`find_unused_parameters`), or as zero where a process had
-        no nodes. Nothing is left to overlap with: the projection's weights come last in any order.
+        `DistributedDataParallel` averages once the backward pass of its output has reached every parameter. Our step
+        has one backward pass per micro-batch and a last one through the projection, which adds to the same weights.
+        So the wrapped module returns the projected tensor unchanged, and the trainer calls it after the micro-batches.
+        Their gradients lie in `.grad` by then, as in the documented accumulation (`no_sync`). Parameters that the last
+        pass does not reach are averaged as they are (`find_unused_parameters`), or as zero if a process had no nodes.
+        Nothing is left to overlap with communication, for the projection comes last in any order.
 
-        Averages, where sums are wanted: the trainer multiplies by the number of processes. A hook that sums would call
-        into Python from a thread of gloo's, which may abort the process if the interpreter is just ending.
+        The trainer needs sums, so it multiplies by the number of processes. A communication hook that sums would call
+        Python from a thread of gloo, which can abort the process while the interpreter shuts down.
         """
         if self.size == 1:
             return _unchanged
-        places = self.gather((socket.gethostname(), str(device)))
-        if len({torch.device(place).type for _, place in places}) > 1:
-            raise ConfigError(f"the processes compute on {places}: give all a GPU, or --device cpu")
-        apart = device.type == "cuda" and len(set(places)) == self.size
-        # NCCL wants a GPU per process; those that share one (--device cuda:0) talk over gloo, which is slow and works.
-        group = _group(dist.group.WORLD, "nccl") if apart else self.group
-        return DistributedDataParallel(_Last(worker), process_group=group, find_unused_parameters=True)
+        devices = self.gather((socket.gethostname(), str(device)))
+        if len({torch.device(name).type for _, name in devices}) > 1:
+            raise ConfigError(f"the processes compute on {devices}: give all a GPU, or --device cpu")
+        one_gpu_each = device.type == "cuda" and len(set(devices)) == self.size
+        # NCCL needs a GPU per process. Processes that share one (--device cuda:0) use gloo, which is slower.
+        group = _group(dist.group.WORLD, "nccl") if one_gpu_each else self.group
+        return DistributedDataParallel(_PassThrough(worker), process_group=group, find_unused_parameters=True)
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Let the end of another process be one readable error."""
+        """Turn torch's errors about a lost process into one readable error."""
         try:
             yield
         except VCRError:
             raise
         except RuntimeError as error:
-            if self.size == 1 or not _is_lost(error):
+            if self.size == 1 or not _is_lost_process(error):
                 raise
+            reason = str(error).splitlines()[0][:_MOST_CHARACTERS]
             raise ProcessError(
                 "another process of this training ended or cannot be reached; torchrun with --max-restarts goes on "
-                f"from the last checkpoint, and so does train --resume ({str(error).splitlines()[0][:200]})"
+                f"from the last checkpoint, and so does train --resume ({reason})"
             ) from error
 
 
-class _Last(nn.Module):
-    """All parameters of a model, and a forward pass that changes nothing."""
+class _PassThrough(nn.Module):
+    """A module with all parameters of a model, whose forward pass returns its input."""
 
     def __init__(self, worker: nn.Module) -> None:
         super().__init__()
@@ -253,53 +259,54 @@ def _unchanged(projected: Tensor) -> Tensor:
 
 @cache
 def _group(world: Any, backend: str) -> Any:
-    """All processes once more, over another backend or with more patience than the caller's group has."""
-    return dist.new_group(backend=backend, timeout=_PATIENCE if backend == "gloo" else None)
+    """Return a group of all processes over this backend; gloo gets a longer timeout than the caller's group."""
+    return dist.new_group(backend=backend, timeout=_MESSAGE_TIMEOUT if backend == "gloo" else None)
 
 
-def _part() -> None:
-    """End the threads of all groups while the interpreter is still whole."""
+def _disconnect() -> None:
+    """End the threads of all groups before the interpreter shuts down."""
     _group.cache_clear()
     gc.collect()
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
-def _is_lost(error: RuntimeError) -> bool:
-    known = isinstance(error, dist.DistError)
-    return known or any(word in str(error) for word in ("gloo", "NCCL", "onnection closed", "onnection reset"))
+def _is_lost_process(error: RuntimeError) -> bool:
+    """Return whether an error of torch is about communication; some are plain RuntimeErrors, known by their text."""
+    texts = ("gloo", "NCCL", "onnection closed", "onnection reset")
+    return isinstance(error, dist.DistError) or any(text in str(error) for text in texts)
 
 
 def agent_name() -> str | None:
-    """The torchrun that started this process, by a name that its later attempts have too; None where none did."""
+    """Return a name of the torchrun that started this process, the same after its restarts; None without torchrun."""
     job = os.environ.get("TORCHELASTIC_RUN_ID")
     return None if job is None else f"{job}@{socket.gethostname()}:{os.getppid()}"
 
 
 def meet(store: Any, rank: int, size: int) -> str:
-    """A name for this attempt, known to its processes and to no other.
+    """Return a name for this attempt that only its own processes know, and wait until all know it.
 
-    torchrun may give a new attempt the store of the one before (torch 2.13 does, with --standalone and with c10d), in
-    which the addresses of dead processes lie; groups of the same names would call those. So each process asks under a
-    name it has just made up, and the first one answers with a new name for all.
+    After a restart torchrun may reuse the store of the failed attempt (torch 2.13 does, with --standalone and with
+    c10d). That store holds the addresses of dead processes, and groups of the same names would connect to those. So
+    each process asks under a new random name, and the first process answers with a new name for all.
     """
     name = uuid.uuid4().hex
     if rank:
         store.set(f"vcr/ask/{rank}", name)
-        given: str = store.get(f"vcr/answer/{name}").decode()
-        store.set(f"vcr/heard/{given}/{rank}", "")
-        return given
+        attempt: str = store.get(f"vcr/answer/{name}").decode()
+        store.set(f"vcr/heard/{attempt}/{rank}", "")
+        return attempt
     waiting = set(range(1, size))
-    end = time.monotonic() + _MEETING_TIME.total_seconds()
+    deadline = time.monotonic() + _START_TIMEOUT.total_seconds()
     while waiting:
         for other in sorted(waiting):
-            if store.check([f"vcr/ask/{other}"]):  # it may be that of a dead one: then it is asked again later
+            if store.check([f"vcr/ask/{other}"]):  # maybe the question of a dead process: the live one asks later
                 store.set(f"vcr/answer/{store.get(f'vcr/ask/{other}').decode()}", name)
             if store.check([f"vcr/heard/{name}/{other}"]):
                 waiting.discard(other)
-        if time.monotonic() > end:
+        if time.monotonic() > deadline:
             raise ProcessError(
                 f"of the {size} processes of this training {sorted(waiting)} did not come: see their logs"
             )
-        time.sleep(0.02)
+        time.sleep(_POLL_SECONDS)
     return name

@@ -1,1 +1,1 @@
-"""Readers: one file per kind of file."""
+"""Readers of graphs, one module per family of file formats."""

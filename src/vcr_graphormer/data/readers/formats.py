@@ -1,4 +1,4 @@
-"""Single files of a user's data: edges, features and labels in tables, .npz archives, scipy matrices, GraphML."""
+"""Read one file of a user's data: edges, features or labels from a table or an array, or a whole graph."""
 
 from __future__ import annotations
 
@@ -17,26 +17,19 @@ from ..graph import Graph
 from ..tasks import TASKS, unknown_label
 from .tables import Table, read_table
 
-Columns = NDArray[Any]
+Column = NDArray[Any]
 
 
+# Names under which a column is found, case ignored.
 SOURCE = ("source", "src", "from")
-
-
 TARGET = ("target", "dst", "to")
-
-
 WEIGHT = ("weight", "w", "edge_weight")
-
-
 NODE = ("node", "id", "node_id", "name")
-
-
 LABEL = ("label", "y", "class")
 
 
-def read_edges(file: Path) -> tuple[Columns, Columns, Columns | None]:
-    """Source, target and weight columns of an edge list."""
+def read_edges(file: Path) -> tuple[Column, Column, Column | None]:
+    """Return the source, target and weight columns of an edge list; None for the weights if it has none."""
     if file.suffix == ".npz":
         arrays = read_npz(file)
         if "edge_index" not in arrays:
@@ -54,29 +47,29 @@ def read_edges(file: Path) -> tuple[Columns, Columns, Columns | None]:
     if table.header is None:
         if not 2 <= len(table.columns) <= 3:
             raise GraphError(
-                f"{table.place(0)}: {len(table.columns)} columns; an edge has source, target and maybe a weight"
+                f"{table.location(0)}: {len(table.columns)} columns; an edge has source, target and maybe a weight"
             )
         first, second, third = 0, 1, 2 if len(table.columns) == 3 else None
     else:
-        found = [table.find(names) for names in (SOURCE, TARGET)]
-        if None in found:
-            missing = "source" if found[0] is None else "target"
+        positions = [table.find(names) for names in (SOURCE, TARGET)]
+        if None in positions:
+            missing = "source" if positions[0] is None else "target"
             raise GraphError(f"{file} line 1: columns are {', '.join(table.header)}; the column '{missing}' is missing")
-        first, second = (position or 0 for position in found)
+        first, second = (position or 0 for position in positions)
         third = table.find(WEIGHT)
     weight = None if third is None else table.numbers(third, "weight")
     return table.ids(first, "source"), table.ids(second, "target"), weight
 
 
-def _two_rows(array: Columns, file: Path) -> tuple[Columns, Columns]:
+def _two_rows(array: Column, file: Path) -> tuple[Column, Column]:
     if array.ndim != 2 or array.shape[0] != 2:
         raise GraphError(f"{file}: edges have shape {list(array.shape)}; they must be [2, m]")
     source, target = to_whole_numbers(array, f"{file}: edges").astype(np.int64)
     return source, target
 
 
-def read_features(file: Path) -> tuple[Columns | None, Features]:
-    """Node ids (where the file has a node column) and the feature matrix."""
+def read_features(file: Path) -> tuple[Column | None, Features]:
+    """Return the node ids (None if the file has no node column) and the feature matrix."""
     if file.suffix == ".npy":
         return None, read_npy(file)
     if file.suffix == ".npz":
@@ -87,17 +80,17 @@ def read_features(file: Path) -> tuple[Columns | None, Features]:
             raise StoreError(f"{file} has neither 'features' nor 'x' nor a scipy sparse matrix")
         return None, arrays["features"] if "features" in arrays else arrays["x"]
     table = read_table(file, NODE, ids=NODE, free_header=True)
-    position = table.find(NODE)
-    chosen = [i for i in range(len(table.columns)) if i != position]
-    if not chosen:
+    node = table.find(NODE)
+    others = [i for i in range(len(table.columns)) if i != node]
+    if not others:
         raise GraphError(f"{file} has no feature column beside '{(table.header or [''])[0]}'")
-    title = table.header or [str(i) for i in range(len(table.columns))]
-    matrix = np.column_stack([table.numbers(i, f"feature '{title[i]}'").astype(np.float32) for i in chosen])
-    return None if position is None else table.ids(position, "node"), matrix
+    names = table.header or [str(i) for i in range(len(table.columns))]
+    matrix = np.column_stack([table.numbers(i, f"feature '{names[i]}'").astype(np.float32) for i in others])
+    return None if node is None else table.ids(node, "node"), matrix
 
 
-def read_labels(file: Path, task: str) -> tuple[Columns | None, Columns, list[str] | None]:
-    """Node ids (where given), labels, and class names where labels are texts."""
+def read_labels(file: Path, task: str) -> tuple[Column | None, Column, list[str] | None]:
+    """Return the node ids (None if the file has none), the labels, and class names if the file gives them."""
     if file.suffix in (".npy", ".npz"):
         arrays = {"labels": read_npy(file)} if file.suffix == ".npy" else read_npz(file)
         key = next((key for key in ("labels", "y") if key in arrays), None)
@@ -119,52 +112,53 @@ def read_labels(file: Path, task: str) -> tuple[Columns | None, Columns, list[st
     if label is None or (node is None and len(others) > 1):
         missing = "label" if label is None else "node"
         raise GraphError(
-            f"{table.place(0)}: the column '{missing}' is missing; columns are {table.header or 'unnamed'}"
+            f"{table.location(0)}: the column '{missing}' is missing; columns are {table.header or 'unnamed'}"
         )
-    values, names = _classes(table, label, task)
+    values, names = _label_column(table, label, task=task)
     return ids, values, names
 
 
-def _classes(table: Table, position: int, task: str) -> tuple[Columns, list[str] | None]:
+def _label_column(table: Table, position: int, *, task: str) -> tuple[Column, list[str] | None]:
+    """Return one column as labels, and class names in alphabetical order if it holds texts."""
     column = table.columns[position]
     if task in TASKS and TASKS[task].gives_values:
         return table.numbers(position, "label").astype(np.float64), None
     if column.dtype.kind == "U":
         names = sorted({str(text) for text in column if text})
-        number = {name: i for i, name in enumerate(names)} | {"": -1}
-        return np.array([number[str(text)] for text in column], dtype=np.int64), names
+        class_of = {name: i for i, name in enumerate(names)} | {"": -1}
+        return np.array([class_of[str(text)] for text in column], dtype=np.int64), names
     if column.dtype.kind == "f":
         column = np.where(np.isnan(column), -1, column)  # an empty cell is an unknown class
     return column, None
 
 
 def read_scipy(file: Path) -> sp.csr_matrix:
-    """A matrix saved by `scipy.sparse.save_npz`, whatever its format, checked."""
+    """Read and check a matrix that `scipy.sparse.save_npz` wrote in any of its formats."""
     if not file.is_file():
         raise StoreError(f"{file} does not exist")
     try:
         matrix = sp.load_npz(file)
-    except Exception as error:  # zipfile, zlib, numpy and scipy each have their own kinds for a damaged file
+    except Exception as error:  # zipfile, zlib, numpy and scipy raise different errors for a damaged file
         raise StoreError(f"{file} is not a readable scipy sparse matrix: {error}") from error
     return to_csr(matrix, str(file))
 
 
 def read_npz_graph(file: Path, directed: bool, task: str, name: str) -> Graph:
-    """The three usual forms of an .npz: edge_index and friends, adj_* and attr_*, or one scipy sparse matrix."""
+    """Read a graph from an .npz file: `edge_index` and optional arrays, `adj_*` and `attr_*`, or a scipy matrix."""
     arrays = read_npz(file)
     labels = next((arrays[key] for key in ("labels", "y") if key in arrays), None)
     features: Any = next((arrays[key] for key in ("features", "x", "attr_matrix") if key in arrays), None)
     if features is None and "attr_data" in arrays:
-        features = _prefixed_csr(file, arrays, "attr_")
+        features = _prefixed_csr(file, arrays, prefix="attr_")
     keywords = {"features": features, "labels": labels, "directed": directed, "task": task, "name": name}
     if "edge_index" in arrays:
-        nodes = to_whole_numbers(arrays["num_nodes"], "num_nodes") if "num_nodes" in arrays else None
-        if nodes is not None and nodes.ndim:
-            raise GraphError(f"{file}: num_nodes has shape {list(nodes.shape)}; it must be one number")
-        count = None if nodes is None else int(nodes)
-        return Graph.from_edges(arrays["edge_index"], count, edge_weight=arrays.get("edge_weight"), **keywords)
+        count = to_whole_numbers(arrays["num_nodes"], "num_nodes") if "num_nodes" in arrays else None
+        if count is not None and count.ndim:
+            raise GraphError(f"{file}: num_nodes has shape {list(count.shape)}; it must be one number")
+        num_nodes = None if count is None else int(count)
+        return Graph.from_edges(arrays["edge_index"], num_nodes, edge_weight=arrays.get("edge_weight"), **keywords)
     if "adj_data" in arrays:
-        return Graph.from_scipy(_prefixed_csr(file, arrays, "adj_"), **keywords)
+        return Graph.from_scipy(_prefixed_csr(file, arrays, prefix="adj_"), **keywords)
     if "format" in arrays:
         return Graph.from_scipy(read_scipy(file), **keywords)
     raise StoreError(
@@ -172,38 +166,39 @@ def read_npz_graph(file: Path, directed: bool, task: str, name: str) -> Graph:
     )
 
 
-def _prefixed_csr(file: Path, arrays: dict[str, Columns], prefix: str) -> sp.csr_matrix:
+def _prefixed_csr(file: Path, arrays: dict[str, Column], *, prefix: str) -> sp.csr_matrix:
+    """Return the CSR matrix whose arrays are named `prefix` + data, indices, indptr and shape."""
     try:
-        parts = tuple(arrays[f"{prefix}{part}"] for part in ("data", "indices", "indptr"))
-        matrix = sp.csr_matrix(parts, shape=tuple(arrays[f"{prefix}shape"]))
+        fields = tuple(arrays[f"{prefix}{field}"] for field in ("data", "indices", "indptr"))
+        matrix = sp.csr_matrix(fields, shape=tuple(arrays[f"{prefix}shape"]))
     except (KeyError, ValueError, TypeError) as error:
         raise StoreError(f"{file}: {prefix}data, _indices, _indptr and _shape do not fit together: {error}") from error
     return to_csr(matrix, f"{file}: {prefix}*")
 
 
 def read_graphml(file: Path, directed: bool, task: str, name: str) -> Graph:
-    """GraphML: the numeric node attributes are features, `label` (or `y`, `class`) is the label."""
+    """Read a GraphML file: numeric node attributes are features, `label` (or `y`, `class`) is the label."""
     import networkx
 
     try:
         graph = networkx.read_graphml(file)
-    except Exception as error:  # the parser and networkx each have their own kinds
+    except Exception as error:  # the XML parser and networkx raise different errors for a damaged file
         raise StoreError(f"{file} is not a readable GraphML file: {error}") from error
     attributes = [values for _, values in graph.nodes(data=True)]
     keys = sorted(set().union(*attributes)) if attributes else []
     label_key = next((key for key in keys if key.lower() in LABEL), None)
-    numeric = [k for k in keys if k != label_key and any(isinstance(v.get(k), int | float) for v in attributes)]
-    for key in numeric:
+    feature_keys = [k for k in keys if k != label_key and any(isinstance(v.get(k), int | float) for v in attributes)]
+    for key in feature_keys:
         lacking = next((node for node, v in graph.nodes(data=True) if not isinstance(v.get(key), int | float)), None)
         if lacking is not None:
             raise GraphError(f"{file}: node '{lacking}' has no number in the attribute '{key}', which others have")
-    features = np.array([[float(v[k]) for k in numeric] for v in attributes]) if numeric else None
+    features = np.array([[float(v[k]) for k in feature_keys] for v in attributes]) if feature_keys else None
     labels, classes = None, None
     if label_key is not None:
         column = [values.get(label_key) for values in attributes]
         if any(isinstance(value, str) for value in column):
             texts = np.array(["" if value is None else str(value) for value in column])
-            labels, classes = _classes(Table(file, [texts], None), 0, task)
+            labels, classes = _label_column(Table(file, [texts], None), 0, task=task)
         else:
             unknown = unknown_label(task)
             labels = np.array([unknown if value is None else value for value in column])

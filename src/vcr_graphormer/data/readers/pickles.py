@@ -1,4 +1,4 @@
-"""The only place that reads pickles: published datasets, by an unpickler that can build arrays and nothing else."""
+"""Read pickles of published datasets with an unpickler that can build only arrays; no other module reads pickles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SPARSE = ("csr", "csc", "coo")
 
 
 def read_pickle(file: str | Path) -> Any:
-    """Read a pickle of arrays, sparse matrices, lists and dictionaries; anything else is refused, unexecuted."""
+    """Read a pickle of arrays, sparse matrices, lists and dictionaries; refuse anything else before it can run."""
     path = Path(file)
     if not path.is_file():
         raise StoreError(f"{path} does not exist")
@@ -29,7 +29,7 @@ def read_pickle(file: str | Path) -> Any:
 
 
 def read_object_array(file: str | Path) -> Any:
-    """Read a `.npy` file of Python objects (LINKX's split files), whose body is a pickle, by the same rule."""
+    """Read a `.npy` file of Python objects, as LINKX's split files are; its body is a pickle, read as safely."""
     path = Path(file)
     if not path.is_file():
         raise StoreError(f"{path} does not exist")
@@ -56,66 +56,67 @@ def _load(path: Path, stream: io.BytesIO) -> Any:
 
 
 class _ArrayUnpickler(pickle.Unpickler):
-    """A pickle is a program that calls functions by name and sets attributes of what it gets.
+    """An unpickler that gives the pickle only the few functions in `_ALLOWED`.
 
-    So each load gets fresh stand-ins for everything written in Python: what it does to them dies with the load.
+    A pickle is a program: it calls functions by name and sets attributes of what it gets. So each load gets fresh
+    stand-ins for everything written in Python, and changes to them end with the load.
     """
 
     def __init__(self, stream: io.BytesIO) -> None:
         super().__init__(stream, encoding="latin1")
-        # Built anew by type(): a pickle may set attributes of a class it was handed.
-        self.sparse = {kind: type(f"{kind}_parts", (_SparseParts,), {"kind": kind}) for kind in SPARSE}
+        # New classes for each load: a pickle may set attributes of a class that it gets.
+        self.sparse = {layout: type(f"{layout}_fields", (_SparseFields,), {"layout": layout}) for layout in SPARSE}
 
     def find_class(self, module: str, name: str) -> Any:
-        kind = name.removesuffix("_matrix")
-        if module.startswith("scipy.sparse") and kind in SPARSE and name != kind:
-            return self.sparse[kind]
+        layout = name.removesuffix("_matrix")
+        if module.startswith("scipy.sparse") and layout in SPARSE and name != layout:
+            return self.sparse[layout]
         allowed = _ALLOWED.get((module, name))
         if allowed is None:
             raise pickle.UnpicklingError(f"it calls {module}.{name}, which could run code")
-        # A class written in C cannot be changed by a pickle; a function can, so each load gets a wrapper of its own.
+        # A pickle cannot change a class written in C. It can change a function, so each load gets its own wrapper.
         return allowed if isinstance(allowed, type) else partial(allowed)
 
     def load(self) -> Any:
-        return _finish(super().load())
+        return _build_matrices(super().load())
 
 
-class _SparseParts:
-    """What a pickled scipy matrix consists of, before it is checked and built."""
+class _SparseFields:
+    """The attributes of a pickled scipy matrix, before it is checked and built."""
 
-    kind = ""
+    layout = ""
 
 
-def _finish(value: Any) -> Any:
-    """Replace the stand-ins of sparse matrices by real, checked ones."""
-    if isinstance(value, _SparseParts):
+def _build_matrices(value: Any) -> Any:
+    """Replace the stand-ins for sparse matrices by checked matrices."""
+    if isinstance(value, _SparseFields):
         return _build_sparse(value)
     if isinstance(value, dict):
-        return {key: _finish(item) for key, item in value.items()}
+        return {key: _build_matrices(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(_finish(item) for item in value)
+        return type(value)(_build_matrices(item) for item in value)
     return value
 
 
-def _build_sparse(parts: _SparseParts) -> sp.csr_matrix:
-    fields = vars(parts)
+def _build_sparse(matrix: _SparseFields) -> sp.csr_matrix:
+    fields = vars(matrix)
     shape = fields.get("_shape", fields.get("shape"))
-    if parts.kind == "coo":
+    if matrix.layout == "coo":
         coordinates = fields["coords"] if "coords" in fields else (fields["row"], fields["col"])
         return to_csr(sp.coo_matrix((fields["data"], coordinates), shape=shape), "a pickled matrix")
-    kind = sp.csr_matrix if parts.kind == "csr" else sp.csc_matrix
-    return to_csr(kind((fields["data"], fields["indices"], fields["indptr"]), shape=shape), "a pickled matrix")
+    build = sp.csr_matrix if matrix.layout == "csr" else sp.csc_matrix
+    return to_csr(build((fields["data"], fields["indices"], fields["indptr"]), shape=shape), "a pickled matrix")
 
 
-def _reconstruct(kind: type, base: type, state: Any) -> Any:
-    """The first step of unpickling an object of old protocols: only sparse stand-ins are made so."""
-    if not issubclass(kind, _SparseParts) or base is not object:
-        raise GraphError(f"it makes a {kind.__name__}")
-    return kind()
+def _reconstruct(cls: type, base: type, state: Any) -> Any:
+    """Make an empty object, the first step of old pickle protocols; allowed only for stand-ins of sparse matrices."""
+    if not issubclass(cls, _SparseFields) or base is not object:
+        raise GraphError(f"it makes a {cls.__name__}")
+    return cls()
 
 
 def _load_tensor_storage(content: bytes) -> Any:
-    """Some split files hold torch tensors, whose bytes are a pickle again: torch reads it by its own safe rule."""
+    """Read the bytes of a torch tensor, a pickle inside the pickle of some split files, by torch's safe loader."""
     import torch
 
     return torch.load(io.BytesIO(content), weights_only=True)

@@ -1,4 +1,4 @@
-"""Readers of published raw files: PyG's dataset classes, GRAND+'s archives, OGB's arXiv with publication years."""
+"""Read the raw files of published datasets: PyG's classes, GRAND+'s archives, OGB's arXiv with publication years."""
 
 from __future__ import annotations
 
@@ -18,14 +18,22 @@ from ..split import Split
 from .formats import read_scipy
 from .pickles import read_object_array, read_pickle
 
-# Below this share of non-zeros CSR is smaller and faster to multiply than a dense matrix.
+# Below this fraction of non-zeros CSR is smaller and faster to multiply than a dense matrix.
 SPARSE_BELOW = 0.25
+
+# LINKX cuts the publication years of ogbn-arxiv into five classes.
+_YEAR_CLASSES = 5
 
 
 def read_pyg(root: Path, call: tuple[str, ...], options: dict[str, Any]) -> Any:
-    """The one `Data` of a PyG dataset class: call[0] names the class, call[1] its folder under the root.
+    """Return the one `Data` object of a PyG dataset; PyG downloads missing files.
 
-    PyG downloads what is missing; where it cannot, the error says which files to put where.
+    Parameters
+    ----------
+    call
+        Name of the dataset class, its folder under the root, then positional arguments of the class.
+    options
+        Keyword arguments of the class.
     """
     try:
         import torch_geometric.datasets as pyg_datasets
@@ -33,14 +41,14 @@ def read_pyg(root: Path, call: tuple[str, ...], options: dict[str, Any]) -> Any:
         raise StoreError("this dataset is read by PyTorch Geometric: pip install 'vcr-graphormer[pyg]'") from error
     folder = root / call[1]
     if call[0] == "Planetoid":
-        # PyG unpickles these files without a guard; reading them by ours first refuses what could run code.
+        # PyG unpickles these files unguarded. Our reader goes first and refuses a file that could run code.
         for file in sorted((folder / call[2] / "raw").glob("ind.*")):
             if file.suffix != ".index":
                 read_pickle(file)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PyG's own deprecations are not the user's concern
-            # PyG warns before it reads a processed file by the unsafe rule: stop there.
+            # PyG warns before it unpickles a processed file unguarded: stop there.
             warnings.filterwarnings("error", message="Weights only load failed")
             dataset = getattr(pyg_datasets, call[0])(str(folder), *call[2:], **options)
             data = dataset[0]
@@ -54,7 +62,7 @@ def read_pyg(root: Path, call: tuple[str, ...], options: dict[str, Any]) -> Any:
 
 
 def smaller_form(features: Any) -> Features:
-    """Dense or CSR, whichever suits the share of non-zeros."""
+    """Return features as CSR if few entries are non-zero, else as a dense matrix."""
     dense: NDArray[np.float32] = np.asarray(features, dtype=np.float32)
     if np.count_nonzero(dense) < SPARSE_BELOW * dense.size:
         return sp.csr_matrix(dense)
@@ -62,8 +70,9 @@ def smaller_form(features: Any) -> Features:
 
 
 def read_grand(folder: Path, directed: bool, name: str) -> tuple[Graph, int]:
-    """GRAND+'s files: NAME_adj.npz, NAME_feat.npy and NAME_labels.npy, or the pickles of aminer; and stored edges.
+    """Read GRAND+'s files and return the graph and the number of stored edges.
 
+    The files are NAME_adj.npz, NAME_feat.npy and NAME_labels.npy, or pickles for AMiner, where NAME is the folder's.
     Labels are one-hot rows. AMiner's features are standardized per column, as in GRAND+.
     """
     prefix = folder.name
@@ -90,16 +99,15 @@ def _standardize(features: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def read_arxiv_year(folder: Path, directed: bool, name: str) -> tuple[Graph, int]:
-    """OGB's raw ogbn-arxiv files with the class of each paper's publication year, as in LINKX; and stored edges."""
+    """Read OGB's raw ogbn-arxiv files, labelled by publication year as in LINKX; also return the stored edges."""
     raw = folder / "raw"
     edges = _read_gzipped(raw / "edge.csv.gz").astype(np.int64).T
     features = _read_gzipped(raw / "node-feat.csv.gz").astype(np.float32)
     years = _read_gzipped(raw / "node_year.csv.gz")[:, 0]
     if len(years) != len(features):
         raise GraphError(f"{raw}: node_year has {len(years)} rows but node-feat has {len(features)}")
-    graph = Graph.from_edges(
-        edges, len(features), features=features, labels=year_classes(years, 5), directed=directed, name=name
-    )
+    labels = year_classes(years, _YEAR_CLASSES)
+    graph = Graph.from_edges(edges, len(features), features=features, labels=labels, directed=directed, name=name)
     return graph, int(edges.shape[1])
 
 
@@ -114,12 +122,12 @@ def year_classes(years: Any, count: int) -> NDArray[np.int64]:
 
 
 def _read_gzipped(file: Path) -> NDArray[Any]:
-    """A headerless table of numbers, `.csv.gz` or already unpacked."""
+    """Read a table of numbers without a header, `.csv.gz` or unpacked `.csv`."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
     if not file.is_file() and file.with_suffix("").is_file():
-        file = file.with_suffix("")  # already unpacked
+        file = file.with_suffix("")
     if not file.is_file():
         raise StoreError(f"{file} does not exist: put OGB's raw ogbn-arxiv files there")
     try:
@@ -130,9 +138,9 @@ def _read_gzipped(file: Path) -> NDArray[Any]:
 
 
 def read_arxiv_splits(root: Path) -> list[Split]:
-    """LINKX's published splits: an array of dictionaries with train, valid and test."""
-    places = [root / "splits" / "arxiv-year-splits.npy", root / "ogbn_arxiv" / "arxiv-year-splits.npy"]
-    file = next((place for place in places if place.is_file()), places[0])
+    """Read LINKX's published splits: an array of dictionaries with train, valid and test."""
+    candidates = [root / "splits" / "arxiv-year-splits.npy", root / "ogbn_arxiv" / "arxiv-year-splits.npy"]
+    file = next((candidate for candidate in candidates if candidate.is_file()), candidates[0])
     splits = []
     for number, parts in enumerate(np.atleast_1d(read_object_array(file))):
         if not isinstance(parts, dict) or not {"train", "valid", "test"} <= parts.keys():

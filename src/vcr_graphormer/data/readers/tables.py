@@ -1,4 +1,4 @@
-"""One table of a user's file (csv, tsv, txt, parquet, npy) → named columns, errors with the line they are on."""
+"""Read a table (csv, tsv, txt, parquet, npy) as named columns; errors name the line."""
 
 from __future__ import annotations
 
@@ -19,20 +19,17 @@ from ...base.files import read_npy
 from ...errors import GraphError, StoreError
 
 TEXT = (".csv", ".tsv", ".txt")
-
-
 TABLE = (*TEXT, ".parquet", ".npy")
-
 
 _DELIMITERS = ("\t", ";", ",", " ")
 
-
+# Data lines looked at to find the delimiter and the header.
 _SAMPLE = 20
 
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of equal length; `header` is None where the file names none."""
+    """Columns of equal length; `header` is None if the file does not name them."""
 
     file: Path
     columns: list[NDArray[Any]]
@@ -42,24 +39,24 @@ class Table:
         return len(self.columns[0]) if self.columns else 0
 
     def find(self, names: Sequence[str]) -> int | None:
-        """Position of the first column with one of these names, case ignored."""
+        """Return the position of the first column with one of these names, case ignored; None if there is none."""
         lowered = [name.lower() for name in self.header or []]
         return next((lowered.index(name) for name in names if name in lowered), None)
 
-    def place(self, row: int) -> str:
-        """Where a row stands in the file: its line in a text file, its number elsewhere."""
+    def location(self, row: int) -> str:
+        """Return a text that says where a row is: its line in a text file, its number in other files."""
         if self.file.suffix.lower() in TEXT:
-            skip = row + (self.header is not None)
+            lines_before = row + (self.header is not None)
             with self.file.open(encoding="utf-8-sig", errors="replace") as lines:
                 for number, line in enumerate(lines, 1):
                     if line.strip() and not line.startswith("#"):
-                        if skip == 0:
+                        if lines_before == 0:
                             return f"{self.file} line {number}"
-                        skip -= 1
+                        lines_before -= 1
         return f"{self.file} row {row}"
 
     def numbers(self, position: int, what: str) -> NDArray[Any]:
-        """A column as numbers; the first entry that is not one is named."""
+        """Return a column as numbers; raise for the first entry that is not a number."""
         column = self.columns[position]
         if column.dtype.kind in "iufb":
             return column
@@ -67,15 +64,15 @@ class Table:
             return column.astype(np.float64)
         except ValueError:
             row = next(row for row, text in enumerate(column) if not _is_number(str(text)))
-            raise GraphError(f"{self.place(row)}: {what} is {str(column[row])!r}; it must be a number") from None
+            raise GraphError(f"{self.location(row)}: {what} is {str(column[row])!r}; it must be a number") from None
 
     def ids(self, position: int, what: str) -> NDArray[Any]:
-        """A column of node ids, whole numbers or texts, none missing and none rewritten: 007 is not 7."""
+        """Return a column of node ids, whole numbers or texts as written (007 is not 7); raise if one is missing."""
         column = self.columns[position]
         if column.dtype.kind == "U":
             empty = np.flatnonzero(np.char.str_len(column) == 0)
             if empty.size:
-                raise GraphError(f"{self.place(int(empty[0]))}: {what} is missing; every row needs one")
+                raise GraphError(f"{self.location(int(empty[0]))}: {what} is missing; every row needs one")
             if np.char.isdigit(column).all() or not all(_is_number(str(text)) for text in column):
                 return column
             column = column.astype(np.float64)
@@ -86,7 +83,7 @@ class Table:
             row = int(np.flatnonzero(~whole)[0]) if not whole.all() else int(np.argmax(column))
             value = self.columns[position][row]
             value = "missing" if str(value) == "nan" and self.file.suffix.lower() not in TEXT else value
-            raise GraphError(f"{self.place(row)}: {what} is {value}; it must be a whole number or a name") from None
+            raise GraphError(f"{self.location(row)}: {what} is {value}; it must be a whole number or a name") from None
 
 
 def _is_number(text: str) -> bool:
@@ -102,10 +99,18 @@ def read_table(
 ) -> Table:
     """Read a table.
 
-    A text file has a header where its first line uses one of the `known` column names; with `free_header` also where
-    it is text above numbers. Lines at the top that begin with `#` are comments; tab, semicolon, comma or spaces
-    separate columns. Node ids are kept exactly as written: they stand in the columns named in `ids`, or in the first
-    `leading_ids` columns of several in a file without header.
+    In text files tab, semicolon, comma or spaces separate columns. Lines at the top that begin with `#` are comments.
+
+    Parameters
+    ----------
+    known
+        Column names, lower case. A text file has a header if its first line uses one of them.
+    ids
+        Names of columns that hold node ids, which are kept exactly as written.
+    leading_ids
+        How many columns hold node ids in a file without header, unless it has only one column.
+    free_header
+        Whether texts above numbers are a header too, whatever their names.
     """
     if not file.is_file():
         raise StoreError(f"{file} does not exist")
@@ -113,7 +118,7 @@ def read_table(
         raise StoreError(f"{file} is empty")
     ending = file.suffix.lower()
     if ending in TEXT:
-        return _read_text(file, known, ids, leading_ids, free_header)
+        return _read_text(file, known, ids=ids, leading_ids=leading_ids, free_header=free_header)
     if ending == ".parquet":
         return _read_parquet(file)
     if ending == ".npy":
@@ -124,14 +129,14 @@ def read_table(
     raise StoreError(f"{file} has the unknown ending '{file.suffix}'; known are {', '.join(TABLE)}")
 
 
-def _read_text(file: Path, known: Sequence[str], ids: Sequence[str], leading_ids: int, free_header: bool) -> Table:
+def _read_text(file: Path, known: Sequence[str], *, ids: Sequence[str], leading_ids: int, free_header: bool) -> Table:
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
     comments, sample = _first_lines(file)
     delimiter = _find_delimiter(sample)
     rows = [[field.strip() for field in row] for row in csv.reader(sample, delimiter=delimiter, skipinitialspace=True)]
-    header = _find_header(file, rows, known, free_header)
+    header = _find_header(file, rows, known=known, free=free_header)
     names = header or [f"f{i}" for i in range(len(rows[0]))]
     as_text = [name for name in header or () if name.lower() in ids]
     if header is None and len(names) > 1:
@@ -150,7 +155,7 @@ def _read_text(file: Path, known: Sequence[str], ids: Sequence[str], leading_ids
 
 
 def _first_lines(file: Path) -> tuple[int, list[str]]:
-    """How many lines at the top are comments or blank, and the first lines of data."""
+    """Return how many lines at the top are comments or blank, and the first lines of data."""
     comments = 0
     sample: list[str] = []
     try:
@@ -178,15 +183,19 @@ def _first_lines(file: Path) -> tuple[int, list[str]]:
 
 
 def _find_delimiter(sample: list[str]) -> str:
-    """The mark that cuts every line into the same number of columns, more than one; a comma if none does."""
-    for mark in _DELIMITERS:
-        counts = {len(row) for row in csv.reader(sample, delimiter=mark, skipinitialspace=True)}
+    """Return the delimiter that cuts all lines into the same number of columns, more than one.
+
+    If none does, return the first that occurs in the first line, else a comma.
+    """
+    for delimiter in _DELIMITERS:
+        counts = {len(row) for row in csv.reader(sample, delimiter=delimiter, skipinitialspace=True)}
         if len(counts) == 1 and counts != {1}:
-            return mark
-    return next((mark for mark in _DELIMITERS if mark in sample[0]), ",")
+            return delimiter
+    return next((delimiter for delimiter in _DELIMITERS if delimiter in sample[0]), ",")
 
 
-def _find_header(file: Path, rows: list[list[str]], known: Sequence[str], free: bool) -> list[str] | None:
+def _find_header(file: Path, rows: list[list[str]], *, known: Sequence[str], free: bool) -> list[str] | None:
+    """Return the first row if it is a header, else None; see `known` and `free_header` of `read_table`."""
     first, rest = rows[0], rows[1:]
     if {name.lower() for name in first} & set(known):
         lowered = [name.lower() for name in first]
@@ -209,13 +218,13 @@ def _find_header(file: Path, rows: list[list[str]], known: Sequence[str], free: 
 
 
 def _single_spaces(file: Path) -> io.BytesIO:
-    """The file with runs of spaces made single, as aligned columns have them."""
+    """Return the file with each run of spaces, as aligned columns have them, replaced by one space."""
     lines = file.read_bytes().splitlines()
     return io.BytesIO(b"\n".join(re.sub(rb" +", b" ", line.strip()) for line in lines) + b"\n")
 
 
 def _ragged_line(file: Path, delimiter: str) -> str:
-    """Name the first line with another number of columns than the first one."""
+    """Return a text about the first line that has another number of columns than the first; empty if there is none."""
     expected = 0
     with file.open(encoding="utf-8-sig", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
@@ -246,9 +255,10 @@ def _read_parquet(file: Path) -> Table:
 
 
 def _to_numpy(column: Any) -> NDArray[Any]:
-    """Arrow column → NumPy; missing numbers become NaN, missing texts become empty, spaces around texts go.
+    """Return an Arrow column as a NumPy array; missing numbers become NaN, missing texts empty.
 
-    Texts become int64 only where each is exactly how that number is written: 007, 0x10 and 1e3 stay texts.
+    Spaces around texts are removed. Texts become int64 only if all are the usual form of a whole number: 007, 0x10
+    and 1e3 stay texts.
     """
     import pyarrow as pa
     from pyarrow import compute
@@ -262,9 +272,9 @@ def _to_numpy(column: Any) -> NDArray[Any]:
         return array if array.dtype.kind in "iuf" else array.astype(np.float64)
     texts = compute.utf8_trim_whitespace(compute.fill_null(column.cast(pa.string()), ""))
     try:
-        whole = texts.cast(pa.int64())
-        if compute.all(compute.equal(whole.cast(pa.string()), texts)).as_py() is not False:
-            return np.asarray(whole.to_numpy())
+        numbers = texts.cast(pa.int64())
+        if compute.all(compute.equal(numbers.cast(pa.string()), texts)).as_py() is not False:
+            return np.asarray(numbers.to_numpy())
     except pa.ArrowInvalid:
         pass  # not all are whole numbers
     return np.asarray(texts.to_numpy(), dtype=np.str_)

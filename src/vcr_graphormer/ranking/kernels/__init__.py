@@ -1,1 +1,1 @@
-"""The compiled loops (numba): serial, without the GIL, driven by threads."""
+"""Compiled loops (numba). Each is serial and releases the GIL, so that threads can run several at once."""

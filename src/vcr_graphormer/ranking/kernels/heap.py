@@ -1,4 +1,4 @@
-"""The k best entries seen so far: a heap in two arrays whose root is the worst, compiled."""
+"""Keep the k best entries seen so far: a compiled heap in two arrays, whose root is the worst entry."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .push import jit
 
 @jit
 def worse(score, node, i, j):
-    """Whether entry i ranks behind entry j: by score, ties by smaller id."""
+    """Return whether entry i ranks behind entry j: it has a smaller score, or the same score and a larger id."""
     return score[i] < score[j] or (score[i] == score[j] and node[i] > node[j])
 
 
@@ -20,7 +20,7 @@ def swap(score, node, i, j):
 
 @jit
 def sink(score, node, size, i):
-    """Move entry i down to its place."""
+    """Move entry i down until no child is worse than it."""
     while True:
         child = 2 * i + 1
         if child >= size:
@@ -35,7 +35,7 @@ def sink(score, node, size, i):
 
 @jit
 def offer(score, node, size, x, v):
-    """Keep (x, v) if it is among the len(score) best so far. Returns the new size."""
+    """Add node v with score x if it is among the len(score) best so far; return the new size."""
     if size < len(score):
         i = size
         score[i], node[i] = x, v
@@ -51,7 +51,7 @@ def offer(score, node, size, x, v):
 
 @jit
 def unload(score, node, size, out_node, out_score):
-    """Empty the heap into a row, best first."""
+    """Move all entries of the heap to a row, best first."""
     for i in range(size - 1, -1, -1):
         out_node[i], out_score[i] = node[0], score[0]
         score[0], node[0] = score[i], node[i]

@@ -1,4 +1,4 @@
-"""The compiled loop of one hop: rows of P times a dense matrix."""
+"""Compute one hop: rows of P times a dense matrix, compiled."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ import numpy as np
 def add_rows(
     indptr: Any, indices: Any, weights: Any, left: Any, right: Any, loops: bool, source: Any, first: int, out: Any
 ) -> None:
-    """out[i] += row first + i of P times source, by ascending neighbours, with a loop the node itself among them."""
+    """Add row `first + i` of P times `source` to out[i], where P(u, v) = weight · left(u) · right(v).
+
+    Neighbours are added by ascending id, and with `loops` the node itself in its place among them.
+    """
     for i in range(len(out)):
         u = first + i
-        alone = loops
+        loop_due = loops
         for e in range(indptr[u], indptr[u + 1]):
             v = indices[e]
-            if alone and v > u:
+            if loop_due and v > u:
                 _add(np.float32(left[u] * right[u]), source[u], out[i])
-                alone = False
+                loop_due = False
             weight = np.float64(weights[e]) if len(weights) else 1.0
             _add(np.float32(weight * left[u] * right[v]), source[v], out[i])
-        if alone:
+        if loop_due:
             _add(np.float32(left[u] * right[u]), source[u], out[i])
 
 

@@ -1,4 +1,4 @@
-"""The compiled loops of link similarity."""
+"""Rank nodes by link similarity, the cosine of their rows of the adjacency, compiled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .push import jit
 
 @jit
 def row_lengths(indptr, indices, weights, back_indptr, most):
-    """Length of every row of the adjacency, over the columns that at most `most` rows have an entry in."""
+    """Return the Euclidean length of every row of the adjacency; columns with more than `most` entries are left out."""
     lengths = np.zeros(len(indptr) - 1)
     for u in range(len(lengths)):
         for e in range(indptr[u], indptr[u + 1]):
@@ -38,7 +38,7 @@ def rank_by_links(
     ids,
     scores,
 ):
-    """Fill a row of ids and scores for each source; returns the arcs looked at."""
+    """Write the most similar nodes of each source to a row of ids and scores; return how many arcs were read."""
     visits = 0
     k = ids.shape[1]
     score, node = np.empty(k, dtype=np.float32), np.empty(k, dtype=np.int32)
@@ -62,7 +62,7 @@ def rank_by_links(
         for i in range(count):
             v = touched[i]
             if v != u:
-                # Compared as it is kept: float64 would break ties by its last bit. It may exceed 1 by as much.
+                # Compared as float32, as it is stored: float64 would break ties by its last bit, which may exceed 1.
                 similarity = np.float32(min(1.0, products[v] / (lengths[u] * lengths[v])))
                 size = offer(score, node, size, similarity, v)
             products[v] = 0.0

@@ -1,6 +1,9 @@
-"""The compiled loops of the push: serial, without the GIL, driven by threads. See also `heap`, `topk`, `links`.
+"""Push probability mass from a node over the graph, compiled: the first level of the ranking.
 
-Names: u source, v and w ordinary nodes, s super node, q vector (see `vectors`), e arc or list entry.
+Each node has a residual, mass that it has still to spread, and a settled part, its score so far. Pushing a node settles
+the fraction `restart` of its residual and sends the rest to its neighbours.
+
+Names: u source, v and w ordinary nodes, s super node, q vector (see `second_level`), e arc or list entry.
 """
 
 from __future__ import annotations
@@ -13,16 +16,17 @@ import numpy as np
 jit = nb.njit(nogil=True, cache=True)
 
 
-# Columns of the scratch table; the four numbers of a node share a cache line. Indices in inner loops are unsigned:
-# numba then leaves out its test for negative ones.
+# Columns of the scratch table. The four numbers of a node share a cache line. Indices in inner loops are unsigned,
+# because numba then leaves out its test for negative ones.
 RESIDUAL, SETTLED, LIMIT, SCORE = (np.uint64(column) for column in range(4))
 
 
-SMALLEST = 1.2e-38  # a node that was pushed must never look untouched, even where float32 underflows
+# About the smallest normal float32. A pushed node settles at least this, so that it never looks untouched.
+SMALLEST = 1.2e-38
 
 
 class Arcs(NamedTuple):
-    """The ordinary graph; no weights means that every arc weighs 1."""
+    """The graph without super nodes, as CSR; empty weights mean that every arc weighs 1."""
 
     indptr: Any  # int64 [n + 1]
     indices: Any  # uint32 [arcs]
@@ -30,13 +34,13 @@ class Arcs(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Working memory of one thread, O(n), all zero between two sources but for LIMIT."""
+    """Working memory of one thread, O(n); between two sources the state is zero but for LIMIT."""
 
     state: Any  # float32 [n, 4]
     queue: Any  # int32 [a power of two above n]
     touched: Any  # int32 [2 n + 2]
     density: Any  # float64 [vectors]
-    stamp: Any  # int32 [n] for directed graphs, else [0]: which source a node was last reached from
+    stamp: Any  # int32 [n] for directed graphs, else [0]: the source that a node was last reached from
 
 
 class Members(NamedTuple):
@@ -48,10 +52,11 @@ class Members(NamedTuple):
 
 @jit
 def push_node(v, own_edge, arcs, total, assignment, scratch, absorbed, tail, count, tolerance, restart):
-    """Settle restart · residual at v and send the rest to its neighbours; the super node's share is absorbed.
+    """Settle restart · residual at v and send the rest to its neighbours; return the new queue end and count.
 
-    A node joins the queue when its residual crosses its limit. Residuals only grow between two visits, so no node is in
-    the queue twice, and no flags are needed.
+    Mass for the super node of v is added to `absorbed` and goes no further. Without `own_edge` v has no super node. A
+    neighbour joins the queue when its residual crosses its limit, tolerance · degree. Residuals only grow between two
+    visits, so no node is in the queue twice.
     """
     state, queue, touched = scratch.state, scratch.queue, scratch.touched
     mass = state[v, RESIDUAL]
@@ -60,33 +65,37 @@ def push_node(v, own_edge, arcs, total, assignment, scratch, absorbed, tail, cou
     degree = total[v]
     if s >= 0 and not own_edge:
         degree -= 1.0
-    if degree <= 0.0:  # nowhere to go: the walk stays
+    if degree <= 0.0:  # without edges the walk stays at v
         state[v, SETTLED] += mass
         return tail, count
     state[v, SETTLED] += np.float32(max(restart * mass, SMALLEST))
-    share = (1.0 - restart) * mass / degree
+    per_weight = (1.0 - restart) * mass / degree
     if s >= 0 and own_edge:
-        absorbed[s] += share
-    part, bound = np.float32(share), np.float32(tolerance)
+        absorbed[s] += per_weight
+    sent, bound = np.float32(per_weight), np.float32(tolerance)
     weighted = len(arcs.weights) > 0
-    # The queue is a ring whose length is a power of two.
-    end, found, wrap = np.uint64(tail), np.uint64(count), np.uint64(len(queue) - 1)
+    # The queue is a ring whose length is a power of two, so that `& wrap` takes the index modulo the length.
+    end, reached, wrap = np.uint64(tail), np.uint64(count), np.uint64(len(queue) - 1)
     for e in range(np.uint64(arcs.indptr[v]), np.uint64(arcs.indptr[v + 1])):
         w = arcs.indices[e]
         old = state[w, RESIDUAL]
-        new = old + (part * arcs.weights[e] if weighted else part)
+        new = old + (sent * arcs.weights[e] if weighted else sent)
         state[w, RESIDUAL] = new
         limit = bound * state[w, LIMIT]
-        touched[found] = w  # written always, kept by the count: no branch to mispredict
-        found += np.uint64((old == 0.0) & (new > 0.0) & (state[w, SETTLED] == 0.0))
+        # Always written, and kept only if the index advances: a branch here would often be mispredicted.
+        touched[reached] = w
+        reached += np.uint64((old == 0.0) & (new > 0.0) & (state[w, SETTLED] == 0.0))
         queue[end] = w
         end = (end + np.uint64((old <= limit) & (limit < new))) & wrap
-    return np.int64(end), np.int64(found)
+    return np.int64(end), np.int64(reached)
 
 
 @jit
 def settle(arcs, total, assignment, scratch, absorbed, count, tolerance, restart, apart):
-    """Push, first in first out, until no residual exceeds tolerance · degree. Node `apart` has no super edge."""
+    """Push, first in first out, until no residual exceeds tolerance · degree; return the count and the edge visits.
+
+    Node `apart` is pushed as if it had no super node; -1 for none.
+    """
     state, queue, touched = scratch.state, scratch.queue, scratch.touched
     bound = np.float32(tolerance)
     head, tail, visits, wrap = 0, 0, 0, len(queue) - 1
@@ -107,22 +116,23 @@ def settle(arcs, total, assignment, scratch, absorbed, count, tolerance, restart
 
 @jit
 def close(scratch, count, vector_of, coefficient, restart):
-    """Local scores, less what SCORE holds; the residual left in a group becomes the coefficient of its vector."""
+    """Turn SCORE into the local score less its former value; add the residual left to the vectors' coefficients."""
     state, touched = scratch.state, scratch.touched
     for i in range(count):
         v = touched[i]
-        left = state[v, RESIDUAL]
-        coefficient[vector_of[v]] += left
-        state[v, SCORE] = state[v, SETTLED] + np.float32(restart) * left - state[v, SCORE]
+        residual = state[v, RESIDUAL]
+        coefficient[vector_of[v]] += residual
+        state[v, SCORE] = state[v, SETTLED] + np.float32(restart) * residual - state[v, SCORE]
 
 
 @jit
 def look_back(arcs, vector_of, volume, scratch, count, coefficient, restart):
-    """One exact step of the residual that is left, but only into the nodes that were pushed. Symmetric graphs only.
+    """Move the residual that is left by one exact step, into pushed nodes only; return the edge visits.
 
-    The coarse model forgets where residual came from; yet a neighbour of degree d sends 1/d of it straight back. Each
-    pushed node w gains (1 - restart) · Σ_v A(v, w) (residual(v) / degree(v) - what the model says); the groups of the v
-    lose the same mass. Hubs are modelled exactly (infinite limit, volume 0): they contribute no term.
+    For undirected graphs only. The second level spreads the residual of a cluster by weight and forgets where it lies;
+    yet a neighbour of degree d sends 1/d of it straight back. Each pushed node w therefore gains
+    (1 - restart) · Σ_v A(v, w) (residual(v) / degree(v) - density of the cluster of v), and the clusters of the v lose
+    the same mass. Hubs are exact already (infinite limit, volume 0) and contribute no term.
     """
     state, touched, density = scratch.state, scratch.touched, scratch.density
     weighted = len(arcs.weights) > 0
@@ -151,7 +161,10 @@ def look_back(arcs, vector_of, volume, scratch, count, coefficient, restart):
 
 @jit
 def follow_arcs(u, apart, limit, arcs, assignment, members, stamp, queue, now):
-    """Stamp what a walk from u can reach along directed arcs, up to `limit` nodes; returns how many there are."""
+    """Mark the nodes that a walk from u can reach along directed arcs with the stamp `now`; return their number.
+
+    The search ends when it has found more than `limit` nodes. With `apart` u has no edge to its super node.
+    """
     stamp[u] = now
     queue[0] = u
     head, tail = 0, 1
@@ -179,7 +192,7 @@ def follow_arcs(u, apart, limit, arcs, assignment, members, stamp, queue, now):
 
 @jit
 def clear(scratch, count):
-    """Leave the scratch table as it was found."""
+    """Set the touched rows of the scratch table to zero for the next source."""
     for i in range(count):
         v = scratch.touched[i]
         scratch.state[v, RESIDUAL] = 0.0
@@ -206,19 +219,20 @@ def local_vector(
     score,
     node,
 ):
-    """Local part of one vector, by the same push as the sources; `left` receives what remains, by vector.
+    """Compute the local part of one vector by the same push as for sources; return its length and the edge visits.
 
-    The restart · start part of a group is counted by the sources themselves, so it is taken off here. A hub's own value
-    is restart · M and is not listed.
+    The entries go to `score` and `node`, the mass left goes to `left` by vector. The sources themselves count the part
+    restart · start of a group (a cluster or hub), so it is subtracted here. A hub's own score is restart · M and is not
+    listed.
     """
     state, touched = scratch.state, scratch.touched
-    count, visits, found = len(start_node), 0, 0
+    count, visits, listed = len(start_node), 0, 0
     for i in range(count):
         touched[i] = start_node[i]
         state[start_node[i], RESIDUAL] = start_mass[i]
         if is_group:
             state[start_node[i], SCORE] = restart * start_mass[i]
-    if is_hub:  # a hub pushes itself, once
+    if is_hub:  # the only push of a hub
         _, count = push_node(touched[0], True, arcs, total, assignment, scratch, left, 0, count, np.inf, restart)
         visits += arcs.indptr[touched[0] + 1] - arcs.indptr[touched[0]]
     count, more = settle(arcs, total, assignment, scratch, left, count, tolerance, restart, -1)
@@ -229,15 +243,18 @@ def local_vector(
     for i in range(count):
         v = touched[i]
         if state[v, SCORE] > 0.0 and state[v, LIMIT] < np.inf:
-            score[found], node[found] = state[v, SCORE], v
-            found += 1
+            score[listed], node[listed] = state[v, SCORE], v
+            listed += 1
     clear(scratch, count)
-    return found, visits
+    return listed, visits
 
 
 @jit
 def resolvent(steps):
-    """(I - W)^-1 by Gauss-Jordan: rows of W sum to less than 1, so no pivots; no BLAS, whose bits depend on threads."""
+    """Return (I - W)^-1 by Gauss-Jordan elimination.
+
+    Rows of W sum to less than 1, so it needs no pivoting. It avoids BLAS, whose last bits depend on threads.
+    """
     x = -steps
     n = len(x)
     for i in range(n):
@@ -258,7 +275,7 @@ def resolvent(steps):
 
 @jit
 def by_node(num_nodes, ptr, ids, values):
-    """The entries of the lists by node: a counting sort, vectors ascending within a row."""
+    """Return the entries of the vectors' lists as CSR by node, vectors ascending in each row (a counting sort)."""
     row_ptr = np.zeros(num_nodes + 2, np.int64)
     for e in range(len(ids)):
         row_ptr[ids[e] + 2] += 1
@@ -267,7 +284,7 @@ def by_node(num_nodes, ptr, ids, values):
     row_vector, row_value = np.empty(len(ids), np.int32), np.empty(len(ids), np.float32)
     for q in range(len(ptr) - 1):
         for e in range(ptr[q], ptr[q + 1]):
-            place = row_ptr[ids[e] + 1]
+            entry = row_ptr[ids[e] + 1]
             row_ptr[ids[e] + 1] += 1
-            row_vector[place], row_value[place] = q, values[e]
+            row_vector[entry], row_value[entry] = q, values[e]
     return row_ptr[: num_nodes + 1], row_vector, row_value

@@ -1,4 +1,4 @@
-"""One pass over the arcs where they lie, in a memory map if need be, with memory for the nodes only."""
+"""Read all arcs once, also from a memory map, with working memory for the nodes only; compiled."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ...data.graph import Graph
 
 
 def arc_weights(graph: Graph) -> NDArray[np.float32]:
-    """The weights as compiled loops take them: none at all where every weight is 1."""
+    """Return the weights as compiled loops take them: an empty array if the graph has none."""
     return np.empty(0, dtype=np.float32) if graph.weights is None else np.asarray(graph.weights)
 
 
 @nb.njit(nogil=True, cache=True)
 def weighted_degrees(indptr: Any, indices: Any, weights: Any) -> Any:
-    """Weight of the arcs out of and into every node, float64 [n] each; empty weights are all 1."""
+    """Return the weight of the arcs out of and into every node, float64 [n] each; empty weights mean 1."""
     out, into = np.zeros(len(indptr) - 1), np.zeros(len(indptr) - 1)
     for u in range(len(out)):
         for e in range(indptr[u], indptr[u + 1]):
@@ -30,33 +30,34 @@ def weighted_degrees(indptr: Any, indices: Any, weights: Any) -> Any:
 
 @nb.njit(nogil=True, cache=True)
 def components(indptr: Any, indices: Any) -> Any:
-    """Number of components and the component of every node, int32 [n], numbered by their first nodes.
+    """Return the number of connected components and the component of every node, int32 [n].
 
-    Direction is ignored. Union-find: every node points towards the first node of what is known of its component.
+    Direction is ignored. Components are numbered in the order of their first nodes. The method is union-find: every
+    node points towards the first node of the part of its component that was found so far.
     """
-    above = np.arange(len(indptr) - 1).astype(np.int32)
-    for u in range(len(above)):
+    parent = np.arange(len(indptr) - 1).astype(np.int32)
+    for u in range(len(parent)):
         for e in range(indptr[u], indptr[u + 1]):
-            one, other = _top(above, u), _top(above, indices[e])
-            if one < other:
-                above[other] = one
-            elif other < one:
-                above[one] = other
-    count, number = 0, np.empty(len(above), np.int32)
-    for u in range(len(above)):
-        top = _top(above, u)
-        if top == u:
+            root, other = _root(parent, u), _root(parent, indices[e])
+            if root < other:
+                parent[other] = root
+            elif other < root:
+                parent[root] = other
+    count, number = 0, np.empty(len(parent), np.int32)
+    for u in range(len(parent)):
+        root = _root(parent, u)
+        if root == u:
             number[u] = count
             count += 1
         else:
-            number[u] = number[top]  # the top of u comes before u
+            number[u] = number[root]  # a root has the smallest number, so it has its component already
     return count, number
 
 
 @nb.njit(nogil=True, cache=True)
-def _top(above: Any, u: Any) -> Any:
-    """Follow the pointers to the end, halving the path."""
-    while above[u] != u:
-        above[u] = above[above[u]]
-        u = above[u]
+def _root(parent: Any, u: Any) -> Any:
+    """Return the end of the path of pointers from u, halving the path on the way."""
+    while parent[u] != u:
+        parent[u] = parent[parent[u]]
+        u = parent[u]
     return u

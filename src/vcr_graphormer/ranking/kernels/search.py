@@ -1,4 +1,4 @@
-"""The compiled breadth-first searches."""
+"""Breadth-first searches, compiled."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numba
 
 @numba.njit(cache=True)
 def search_targets(
-    indptr: Any, indices: Any, source: int, wanted: Any, seen: Any, queue: Any, most_visits: int, found: Any
+    indptr: Any, indices: Any, source: int, targets: Any, seen: Any, queue: Any, most_visits: int, hops: Any
 ) -> None:
-    """Breadth first from one source until every target is met. `seen` is all -1 before and after.
+    """Write the hops from one source to each of its targets, where a path is found within `most_visits` arcs.
 
-    A target that was not met yet is marked by -2.
+    `seen` is -1 everywhere before and after; during the search it holds hops, and -2 for targets not met yet.
     """
     missing = 0
-    for target in wanted:
+    for target in targets:
         if target >= 0 and seen[target] == -1:
             seen[target] = -2
             missing += 1
@@ -35,21 +35,21 @@ def search_targets(
                 seen[other] = seen[node] + 1
                 queue[tail] = other
                 tail += 1
-    for place in range(len(wanted)):
-        if wanted[place] >= 0 and seen[wanted[place]] >= 0:
-            found[place] = seen[wanted[place]]
-    for target in wanted:
+    for i in range(len(targets)):
+        if targets[i] >= 0 and seen[targets[i]] >= 0:
+            hops[i] = seen[targets[i]]
+    for target in targets:
         if target >= 0:
             seen[target] = -1
-    for place in range(tail):
-        seen[queue[place]] = -1
+    for i in range(tail):
+        seen[queue[i]] = -1
 
 
 @numba.njit(cache=True)
 def mark_clusters(
     indptr: Any, indices: Any, source: int, depth: int, clusters: Any, seen: Any, queue: Any, marks: Any
 ) -> None:
-    """Mark the clusters of all nodes within `depth` hops. `seen` is all -1 before and after."""
+    """Mark the clusters of all nodes within `depth` hops of the source; `seen` is -1 everywhere before and after."""
     seen[source] = 0
     queue[0] = source
     head, tail = 0, 1
@@ -64,5 +64,5 @@ def mark_clusters(
                 tail += 1
                 if len(marks) and clusters[other] >= 0:
                     marks[clusters[other]] = True
-    for place in range(tail):
-        seen[queue[place]] = -1
+    for i in range(tail):
+        seen[queue[i]] = -1
