@@ -1,1 +1,1 @@
-"""Benchmarks, studies and baselines: everything that measures the package, and is not shipped with it."""
+"""Everything that measures the package and is not shipped with it: benchmarks, studies and baselines."""

@@ -1,51 +1,43 @@
-"""Accuracy of datasets × variants × seeds, one JSON file each.
+"""Test accuracy of datasets, variants and seeds, one result file per dataset, protocol and variant.
 
-python -m benchmarks accuracy PubMed Photo --data ROOT --variant default --protocol A --seeds 10
+    python -m benchmarks accuracy PubMed Photo --data ROOT --variant default --protocol A --seeds 10
+
+Only seeds without a result are trained. After an interruption the same command continues.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
+import argparse
+from typing import Any
 
-import typer
-
-from benchmarks.common import run_command
-from benchmarks.records import measure_accuracy
-from vcr_graphormer.cli.options import DataRoot, Device
+from benchmarks.common import new_parser
+from benchmarks.records import Plan, measure_accuracy
 
 
-def accuracy(
-    datasets: Annotated[list[str], typer.Argument(help="Known datasets, for example PubMed Photo.")],
-    data: DataRoot = None,
-    variant: Annotated[
-        list[str] | None, typer.Option("--variant", help="default, paper, hops or pagerank; repeatable.")
-    ] = None,
-    protocol: Annotated[str, typer.Option(help="A: random 60/20/20 by seed. B: the published fixed split.")] = "A",
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds 0 to N-1.")] = 10,
-    out: Annotated[Path, typer.Option(help="Folder of the result files.")] = Path("results/accuracy"),
-    device: Device = "auto",
-    force: Annotated[bool, typer.Option("--force", help="Run all seeds again, whatever there is.")] = False,
-) -> None:
-    """Train every dataset, variant and seed that has no result yet; interrupted, the same command goes on."""
-
-    def tell(content: dict[str, Any], run: dict[str, Any]) -> None:
-        name = f"{content['dataset']} {content['protocol']} {content['variant']} seed {run['seed']}"
-        typer.echo(f"{name}: val {100 * run['val']:.2f} test {100 * run['test']:.2f} ({run['seconds']:.1f} s)")
-
-    for dataset in datasets:
-        chosen = variant or ["default"]
-        files = measure_accuracy(
-            dataset, chosen, list(range(seeds)), out, data or "data", protocol, device, force, on_run=tell
-        )
-        for file in files:
-            typer.echo(f"written: {file}")
+def make_parser() -> argparse.ArgumentParser:
+    """Return the options of this benchmark."""
+    parser = new_parser(__doc__, device=True, out="results/accuracy")
+    parser.add_argument("datasets", nargs="+", metavar="DATASET", help="known datasets, for example PubMed Photo")
+    parser.add_argument("--variant", action="append", help="default, paper, hops or pagerank; repeatable")
+    parser.add_argument("--protocol", default="A", help="A: random 60/20/20 by seed; B: the published fixed split")
+    parser.add_argument("--seeds", type=int, default=10, metavar="N", help="seeds 0 to N-1")
+    parser.add_argument("--force", action="store_true", help="run all seeds again, whatever there is")
+    return parser
 
 
 def main() -> None:
-    """Run the command."""
-    run_command(accuracy)
+    """Train every dataset, variant and seed that has no result yet."""
+    arguments = make_parser().parse_args()
+    seeds = list(range(arguments.seeds))
+    for dataset in arguments.datasets:
+        plan = Plan(dataset, arguments.variant or ["default"], seeds, arguments.protocol)
+        files = measure_accuracy(
+            plan, arguments.out, root=arguments.data, device=arguments.device, force=arguments.force, on_run=_print_run
+        )
+        for file in files:
+            print(f"written: {file}")
 
 
-if __name__ == "__main__":
-    main()
+def _print_run(content: dict[str, Any], run: dict[str, Any]) -> None:
+    name = f"{content['dataset']} {content['protocol']} {content['variant']} seed {run['seed']}"
+    print(f"{name}: val {100 * run['val']:.2f} test {100 * run['test']:.2f} ({run['seconds']:.1f} s)", flush=True)

@@ -1,22 +1,21 @@
-"""Datasets × variants × seeds → one JSON file each."""
+"""Result files of accuracy, one per dataset, protocol and variant, and the function that fills them."""
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.workbench import Trial, Workbench
+from benchmarks.common import this_command, variant_config
+from benchmarks.workbench import Workbench
 from vcr_graphormer.base.files import read_json, write_json
 from vcr_graphormer.data.datasets import load_dataset, load_splits, paper_split
 from vcr_graphormer.data.graph import Graph
 from vcr_graphormer.data.metrics import choose_metric
 from vcr_graphormer.data.split import Split
 from vcr_graphormer.errors import ConfigError, StoreError
-from vcr_graphormer.runs.config import Config, load_config
+from vcr_graphormer.runs.config import Config
 from vcr_graphormer.runs.run import versions
 from vcr_graphormer.training.devices import find_device
 
@@ -27,8 +26,22 @@ PROTOCOLS = {
 OnRun = Callable[[dict[str, Any], dict[str, Any]], None]
 
 
+@dataclass(frozen=True)
+class Plan:
+    """The runs to make: variants of one dataset, each with the same seeds, under one protocol."""
+
+    dataset: str
+    variants: list[str]
+    seeds: list[int]
+    protocol: str = "A"
+
+
 def choose_split(dataset: str, graph: Graph, protocol: str, seed: int, root: str | Path) -> Split:
-    """Protocol A: the paper's split of that seed. Protocol B: the published one; where there are several, in turn."""
+    """Return the split of a run.
+
+    Protocol A: the paper's random split of that seed. Protocol B: the published split; where there are several, seed
+    after seed takes the next.
+    """
     if protocol == "A":
         return paper_split(dataset, graph.labels, seed, root)
     if protocol != "B":
@@ -40,26 +53,12 @@ def choose_split(dataset: str, graph: Graph, protocol: str, seed: int, root: str
 
 
 def result_file(folder: Path, dataset: str, protocol: str, variant: str) -> Path:
-    """Where the runs of one dataset, protocol and variant are kept."""
+    """Return the path of the file with the runs of one dataset, protocol and variant."""
     return folder / f"{dataset}-{protocol}-{variant}.json"
 
 
-def this_command() -> str:
-    """How this process was called; where data and results lie is left to the reader."""
-    words = list(sys.argv)
-    if words[0].endswith(".py"):
-        words[0] = f"python -m benchmarks {Path(words[0]).stem}"
-    for option, name in (("--data", "ROOT"), ("--folder", "FOLDER")):
-        if option in words[:-1]:
-            words[words.index(option) + 1] = name
-    for place in ("--out", "--logs"):
-        if place in words[:-1]:
-            del words[words.index(place) : words.index(place) + 2]
-    return " ".join([words[0], shlex.join(words[1:])]).strip()
-
-
 def with_defaults(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings of an older result, completed: an option younger than the result had its default."""
+    """Return the settings of an older result with the options that are newer than it, at their defaults."""
     default = _settings(Config())
     return settings | {name: default[name] | settings[name] for name in default.keys() & settings.keys()}
 
@@ -68,82 +67,87 @@ class Record:
     """The file of one dataset, protocol and variant: its runs by seed, written after each one."""
 
     def __init__(self, folder: Path, about: dict[str, str], settings: dict[str, Any], force: bool = False) -> None:
-        """`about`: dataset, protocol, variant and metric."""
+        """`about`: dataset, protocol, variant and metric. `force`: drop the runs of an earlier file."""
         self.file = result_file(folder, about["dataset"], about["protocol"], about["variant"])
         self.content: dict[str, Any] = {**about, "config": settings}
         runs: list[dict[str, Any]] = []
-        found: dict[str, Any] = {}
+        earlier: dict[str, Any] = {}
         if self.file.is_file() and not force:
-            found = read_json(self.file)
-            if with_defaults(found.get("config", {})) != with_defaults(settings):
+            earlier = read_json(self.file)
+            if with_defaults(earlier.get("config", {})) != with_defaults(settings):
                 raise StoreError(f"{self.file} was made with other settings: choose another folder, or --force")
-            runs = found["runs"]
-        made = found if runs else {"command": this_command(), "versions": versions()}
-        self.content |= {"command": made["command"], "versions": made["versions"], "runs": runs}
+            runs = earlier["runs"]
+        made_by = earlier if runs else {"command": this_command(), "versions": versions()}
+        self.content |= {"command": made_by["command"], "versions": made_by["versions"], "runs": runs}
+
+    @classmethod
+    def of_baseline(cls, folder: Path, dataset: str, variant: str, settings: dict[str, Any]) -> Record:
+        """Open the file of a baseline under protocol A; runs with other settings, from an older search, are dropped."""
+        about = {"dataset": dataset, "protocol": "A", "variant": variant, "metric": "accuracy"}
+        file = result_file(folder, dataset, "A", variant)
+        outdated = file.is_file() and read_json(file)["config"] != settings
+        return cls(folder, about, settings, force=outdated)
 
     def missing(self, seeds: list[int]) -> list[int]:
-        """Seeds that are not there yet."""
+        """Return the seeds that have no run yet."""
         done = {run["seed"] for run in self.content["runs"]}
         return [seed for seed in seeds if seed not in done]
 
     def add(self, seed: int, val: float, test: float, seconds: float, **more: Any) -> dict[str, Any]:
-        """Keep one run."""
+        """Add one run, write the file and return the run."""
         run = {"seed": seed, "val": val, "test": test, "seconds": round(seconds, 2), **more}
-        # Runs added later, by other versions than the first ones, say so themselves.
+        # A run that was added later, by other versions than the first one, names its own.
         if (now := versions()) != self.content["versions"]:
             run["versions"] = now
         self.content["runs"] = sorted([*self.content["runs"], run], key=lambda row: int(row["seed"]))
         write_json(self.file, self.content)
         return run
 
+    @property
+    def tests(self) -> list[float]:
+        """The test metric of every run."""
+        return [run["test"] for run in self.content["runs"]]
+
 
 def measure_accuracy(
-    dataset: str,
-    variants: list[str],
-    seeds: list[int],
+    plan: Plan,
     folder: Path,
+    *,
     root: str | Path = "data",
-    protocol: str = "A",
     device: str = "auto",
     force: bool = False,
     on_run: OnRun | None = None,
 ) -> list[Path]:
-    """Run what is missing for one dataset; graph, rankings and hops are shared by all runs.
+    """Make the runs of a plan that have no result yet, and return the result files.
 
-    Interrupted, it goes on with the first missing seed.
+    All runs share one graph, its rankings and its hops. After an interruption the next call continues with the first
+    missing seed. `on_run` is called after each run with the content of its file and the run.
     """
     benches: dict[bool, Workbench] = {}
     files = []
-    for variant in variants:
-        config = variant_config(dataset, variant)
+    for variant in plan.variants:
+        config = variant_config(plan.dataset, variant)
         directed = config.data.directed
         if directed not in benches:
-            benches[directed] = Workbench(load_dataset(dataset, root, directed), find_device(device))
+            benches[directed] = Workbench(load_dataset(plan.dataset, root, directed), find_device(device))
         bench = benches[directed]
         graph = bench.graph
         metric = choose_metric(config.training.metric, graph.task)
-        about = {"dataset": graph.name, "protocol": protocol, "variant": variant, "metric": metric}
+        about = {"dataset": graph.name, "protocol": plan.protocol, "variant": variant, "metric": metric}
         record = Record(folder, about, _settings(config), force)
         files.append(record.file)
-        for seed in record.missing(seeds):
-            split = choose_split(dataset, graph, protocol, seed, root)
-            trial: Trial = bench.train(split, replace(config, training=replace(config.training, seed=seed)))
-            about_run = {"epochs": trial.epochs, "best_epoch": trial.best_epoch, "device": str(bench.device)}
-            run = record.add(seed, trial.val, trial.test, trial.seconds, **about_run)
+        for seed in record.missing(plan.seeds):
+            split = choose_split(plan.dataset, graph, plan.protocol, seed, root)
+            trial = bench.train(split, replace(config, training=replace(config.training, seed=seed)))
+            details = {"epochs": trial.epochs, "best_epoch": trial.best_epoch, "device": str(bench.device)}
+            run = record.add(seed, trial.val, trial.test, trial.seconds, **details)
             if on_run is not None:
                 on_run(record.content, run)
     return files
 
 
-def variant_config(dataset: str, variant: str) -> Config:
-    """The settings of a dataset's variant, without checkpoints."""
-    return load_config(
-        options={"data": {"dataset": dataset}}, overrides=["training.checkpoint_every=0"], variant=variant
-    )
-
-
 def _settings(config: Config) -> dict[str, Any]:
-    """What a result depends on: direction of edges, tokens, model and training; the seed varies by run."""
+    """Return all settings that a result depends on, but for the seed, which varies by run."""
     sections = {name: asdict(getattr(config, name)) for name in ("tokens", "model", "training")}
     sections["data"] = {"directed": config.data.directed}
     del sections["training"]["seed"]

@@ -1,4 +1,4 @@
-"""Tables and a picture of accuracy, made from result files alone."""
+"""Tables and pictures of accuracy, made from the result files alone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.common import markdown_table
 from vcr_graphormer.base.files import read_json
 from vcr_graphormer.data.datasets import DATASETS
 from vcr_graphormer.errors import ConfigError, StoreError
@@ -28,9 +29,9 @@ PAPER_RESULTS = {
 PRINTED = "printed in the paper"
 # The best published on the fixed splits of protocol B, to our knowledge: tuned GAT, GraphSAGE, GraphSAGE and GCN.
 BEST_PUBLISHED = {"Computer": 94.09, "Photo": 96.78, "CS": 96.38, "Physics": 97.46}
-# What stands below a table, by protocol: the name of the row, its numbers, and what is said where there is none.
+# The last row of a table by protocol: its name, its numbers, and the text where there is no number.
 COMPARED = {"A": (PRINTED, PAPER_RESULTS, "figure only"), "B": ("best published", BEST_PUBLISHED, "not looked up")}
-# Our variants under the names a stranger understands; yardsticks keep theirs. Their order is the table's.
+# The names of methods in tables, in the order of the rows.
 METHODS = {
     "nearest": "nearest by links",
     "MLP": "MLP",
@@ -47,7 +48,7 @@ METHODS = {
 
 
 def read_results(folder: Path) -> list[dict[str, Any]]:
-    """Every result file with mean and deviation of its runs, in percent."""
+    """Return the content of every result file, with mean and deviation of its runs in percent."""
     rows = []
     for file in sorted(folder.glob("*-[AB]-*.json")):
         try:
@@ -64,58 +65,56 @@ def read_results(folder: Path) -> list[dict[str, Any]]:
 
 
 def arrange(rows: list[dict[str, Any]], protocol: str) -> dict[str, dict[str, dict[str, Any]]]:
-    """Dataset → variant → row of one protocol, both in the order of the paper's tables."""
+    """Return the rows of one protocol by dataset and variant, in the order of the paper's tables."""
     chosen = {(row["dataset"], row["variant"]): row for row in rows if row["protocol"] == protocol}
     datasets = dict.fromkeys([*DATASETS, *(name for name, _ in chosen)])
     variants = methods(rows)
-    found = {
+    arranged = {
         name: {variant: chosen[name, variant] for variant in variants if (name, variant) in chosen} for name in datasets
     }
-    return {name: results for name, results in found.items() if results}
+    return {name: results for name, results in arranged.items() if results}
 
 
 def methods(rows: list[dict[str, Any]]) -> dict[str, str]:
-    """Variant → name in tables; those we do not know come last, under their own."""
+    """Return the name in tables of every variant; unknown variants come last, under their own name."""
     return METHODS | {row["variant"]: row["variant"] for row in rows if row["variant"] not in METHODS}
 
 
 def accuracy_table(rows: list[dict[str, Any]], protocol: str, only: tuple[str, ...] = ()) -> str:
-    """A Markdown table of one protocol: a row per method, a column per dataset.
+    """Return a Markdown table of one protocol: a row per method, a column per dataset.
 
-    The best of all variants and of the printed numbers is bold, if it is among several. `only`: show these variants;
-    the default is all.
+    The best number of a column is bold, if there are several. `only` names the variants to show (default: all); the
+    others still count for what is bold.
     """
-    found = arrange(rows, protocol)
+    by_dataset = arrange(rows, protocol)
     shown = {
         name: method
         for name, method in methods(rows).items()
-        if (not only or name in only) and any(name in results for results in found.values())
+        if (not only or name in only) and any(name in results for results in by_dataset.values())
     }
-    means = {name: {variant: row["mean"] for variant, row in results.items()} for name, results in found.items()}
+    means = {name: {variant: row["mean"] for variant, row in results.items()} for name, results in by_dataset.items()}
     label, numbers, absent = COMPARED[protocol]
     for name in means.keys() & numbers.keys():
         means[name][label] = numbers[name]
-    lines = ["| test accuracy, % | " + " | ".join(found) + " |", "| --- |" + " --- |" * len(found)]
+    lines = []
     for variant, method in shown.items():
         cells = [
             _cell(means[name], variant, f"{results[variant]['mean']:.2f} ± {results[variant]['std']:.2f}")
             if variant in results
             else "not measured"
-            for name, results in found.items()
+            for name, results in by_dataset.items()
         ]
-        lines.append(f"| {method} | " + " | ".join(cells) + " |")
-    cells = [_cell(means[name], label, f"{numbers[name]:.2f}") if name in numbers else absent for name in found]
-    lines.append(f"| {label} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        lines.append([method, *cells])
+    cells = [_cell(means[name], label, f"{numbers[name]:.2f}") if name in numbers else absent for name in by_dataset]
+    return markdown_table(["test accuracy, %", *by_dataset], [*lines, [label, *cells]])
 
 
 def paired_table(rows: list[dict[str, Any]], protocol: str = "A") -> str:
-    """Our presets against the best yardstick of each dataset, split by split, as Markdown.
+    """Return a Markdown table of our presets against the best baseline of each dataset, split by split.
 
-    The splits are shared, so the mean difference has a smaller error than the difference of two means suggests.
+    Both methods have the same splits, so the mean difference has a smaller error than two means by themselves.
     """
-    lines = ["| | best yardstick | ours minus it | standard error | splits on which ours is better |"]
-    lines.append("| --- | --- | --- | --- | --- |")
+    lines = []
     for name, results in arrange(rows, protocol).items():
         others = [variant for variant in results if variant not in VARIANTS]
         if "default" not in results or not others:
@@ -127,8 +126,9 @@ def paired_table(rows: list[dict[str, Any]], protocol: str = "A") -> str:
         error = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else np.nan
         missing = "" if len(others) == len(METHODS) - len(VARIANTS) else f" (of {len(others)} measured)"
         cells = [name, METHODS.get(best, best) + missing, f"{gain.mean():+.2f}", f"{error:.2f}"]
-        lines.append("| " + " | ".join([*cells, f"{(gain > 0).sum()} of {len(gain)}"]) + " |")
-    return "\n".join(lines)
+        lines.append([*cells, f"{(gain > 0).sum()} of {len(gain)}"])
+    header = ["", "best baseline", "ours minus it", "standard error", "splits on which ours is better"]
+    return markdown_table(header, lines)
 
 
 def _cell(means: dict[str, float], variant: str, text: str) -> str:
@@ -136,13 +136,13 @@ def _cell(means: dict[str, float], variant: str, text: str) -> str:
 
 
 def not_measured(rows: list[dict[str, Any]]) -> list[str]:
-    """The paper's datasets without a result."""
+    """Return the names of the paper's datasets without a result."""
     measured = {row["dataset"] for row in rows}
     return [name for name, dataset in DATASETS.items() if dataset.paper is not None and name not in measured]
 
 
 def draw_accuracy(rows: list[dict[str, Any]], protocol: str, file: Path) -> None:
-    """A panel per dataset: each method's mean, its deviation and every single run."""
+    """Draw a panel per dataset: the mean of each method, its deviation and every single run."""
     try:
         import matplotlib as mpl
     except ImportError as error:
@@ -150,22 +150,22 @@ def draw_accuracy(rows: list[dict[str, Any]], protocol: str, file: Path) -> None
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    found = arrange(rows, protocol)
-    columns = min(4, len(found))
-    lines = -(-len(found) // columns)
+    by_dataset = arrange(rows, protocol)
+    columns = min(4, len(by_dataset))
+    lines = -(-len(by_dataset) // columns)
     figure, panels = plt.subplots(lines, columns, figsize=(3.4 * columns, 2.9 * lines), dpi=110, squeeze=False)
-    for panel in panels.flat[len(found) :]:
+    for panel in panels.flat[len(by_dataset) :]:
         panel.set_visible(False)
     names = methods(rows)
-    variants = [name for name in names if any(name in results for results in found.values())]
-    for number, (panel, (dataset, results)) in enumerate(zip(panels.flat, found.items(), strict=False)):
+    variants = [name for name in names if any(name in results for results in by_dataset.values())]
+    for number, (panel, (dataset, results)) in enumerate(zip(panels.flat, by_dataset.items(), strict=False)):
         for variant, row in results.items():
-            place = variants.index(variant)
-            # Colours that stay apart for the colour-blind; ours also differs by its marker.
+            height = variants.index(variant)
+            # Colours that colour-blind readers can tell apart; ours also has another marker.
             colour, marker = ("#D55E00", "D") if variant == "default" else ("#0072B2", "o")
             runs = [100 * run["test"] for run in row["runs"]]
-            panel.plot(runs, [place] * len(runs), "|", color="#999999", zorder=1)
-            panel.errorbar(row["mean"], place, xerr=row["std"], fmt=marker, color=colour, capsize=3, zorder=2)
+            panel.plot(runs, [height] * len(runs), "|", color="#999999", zorder=1)
+            panel.errorbar(row["mean"], height, xerr=row["std"], fmt=marker, color=colour, capsize=3, zorder=2)
         if protocol == "A" and dataset in PAPER_RESULTS:
             panel.axvline(PAPER_RESULTS[dataset], color="#009E73", linestyle="--", linewidth=1)
         labels = [names[name] for name in variants] if number % columns == 0 else []

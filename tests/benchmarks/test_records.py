@@ -1,11 +1,13 @@
 """The accuracy harness: the files it leaves, that it goes on, and the table made from the files."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.records import Record, choose_split, measure_accuracy, this_command, variant_config
+from benchmarks.common import this_command, variant_config
+from benchmarks.records import Plan, Record, choose_split, measure_accuracy
 
 from vcr_graphormer import ConfigError, StoreError, load_dataset
 
@@ -17,7 +19,7 @@ def write(folder: Path, dataset: str, variant: str, values: list[float], protoco
         record.add(seed, 0.5, values[seed], 1.234)
 
 
-def test_an_option_younger_than_a_result_had_its_default(tmp_path: Path) -> None:
+def test_an_option_newer_than_a_result_had_its_default(tmp_path: Path) -> None:
     about = {"dataset": "Photo", "protocol": "A", "variant": "default", "metric": "accuracy"}
     Record(tmp_path, about, {"tokens": {"hops": 2}}).add(0, 0.5, 0.9, 1.0)
     assert Record(tmp_path, about, {"tokens": {"hops": 2, "partitioner": "metis"}}).missing([0]) == []
@@ -43,8 +45,8 @@ def test_record_keeps_runs_and_refuses_other_settings(tmp_path: Path) -> None:
 def test_the_command_says_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["python -m benchmarks table", "Photo", "--data", "/my"])
     assert this_command() == "python -m benchmarks table Photo --data ROOT"
-    monkeypatch.setattr("sys.argv", ["/some/where/benchmarks/yardsticks.py", "--out", "/my", "--graphs", "Photo"])
-    assert this_command() == "python -m benchmarks yardsticks --graphs Photo"
+    monkeypatch.setattr("sys.argv", ["python -m benchmarks baselines", "--out", "/my", "--graphs", "Photo"])
+    assert this_command() == "python -m benchmarks baselines --graphs Photo"
 
 
 def test_splits_by_protocol(data_root: Path) -> None:
@@ -66,15 +68,14 @@ def test_it_goes_on_where_it_was(data_root: Path, tmp_path: Path, monkeypatch: p
             raise KeyboardInterrupt
 
     short = variant_config("Texas", "default")
-    from dataclasses import replace
-
     short = replace(short, training=replace(short.training, epochs=2), model=replace(short.model, hidden_channels=16))
     monkeypatch.setattr("benchmarks.records.variant_config", lambda *_: short)
+    plan = Plan("Texas", ["default"], [0, 1, 2])
     with pytest.raises(KeyboardInterrupt):
-        measure_accuracy("Texas", ["default"], [0, 1, 2], tmp_path, data_root, device="cpu", on_run=stop)
+        measure_accuracy(plan, tmp_path, root=data_root, device="cpu", on_run=stop)
     before = json.loads((tmp_path / "Texas-A-default.json").read_text())["runs"]
     assert [row["seed"] for row in before] == [0, 1]
-    measure_accuracy("Texas", ["default"], [0, 1, 2], tmp_path, data_root, device="cpu", on_run=stop)
+    measure_accuracy(plan, tmp_path, root=data_root, device="cpu", on_run=stop)
     after = json.loads((tmp_path / "Texas-A-default.json").read_text())["runs"]
     assert after[:2] == before
     assert seen == [0, 1, 2]

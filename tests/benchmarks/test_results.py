@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.records import variant_config, with_defaults
+from benchmarks.common import variant_config
+from benchmarks.records import with_defaults
 from benchmarks.tables import accuracy_table, not_measured, paired_table, read_results
 
 from vcr_graphormer.ranking.pagerank import METIS_PER_ARC, THREAD_PER_NODE, VECTORS_PER_NODE
@@ -23,7 +24,9 @@ def benchmark(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_scaling_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    scale, growth, partitioners = (benchmark(name, monkeypatch) for name in ("scale", "growth", "partitioners"))
+    scale, growth, partitioners = (
+        benchmark(f"speed.{name}", monkeypatch) for name in ("scale", "growth", "partitioners")
+    )
     rows = json.loads((ROOT / "results" / "scale.json").read_text())["rows"]
     text = (ROOT / "docs" / "scaling.md").read_text()
     assert [row["size"] for row in rows] == [0.01, 0.1, 1.0]
@@ -34,7 +37,7 @@ def test_scaling_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     cuts = json.loads((ROOT / "results" / "partitioners.json").read_text())["rows"]
     assert between(text, "partitioners") == partitioners.table(cuts)
     steps = json.loads((ROOT / "results" / "throughput-cuda.json").read_text())["rows"]
-    assert between(text, "throughput") == benchmark("throughput", monkeypatch).table(steps)
+    assert between(text, "throughput") == benchmark("speed.throughput", monkeypatch).table(steps)
 
 
 def test_the_constants_of_resources_are_those_measured() -> None:
@@ -51,13 +54,13 @@ def test_the_constants_of_resources_are_those_measured() -> None:
 
 
 def test_training_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = benchmark("training", monkeypatch).readme_table(ROOT / "results")
+    rows = benchmark("speed.training", monkeypatch).readme_table(ROOT / "results")
     assert len(rows.splitlines()) == 4
     assert rows in (ROOT / "README.md").read_text()
 
 
 def test_extensions_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    extensions = benchmark("extensions", monkeypatch)
+    extensions = benchmark("studies.extensions", monkeypatch)
     rows = json.loads((ROOT / "results" / "extensions.json").read_text())["rows"]
     found = {(row["graph"], row["switch"]): row["val"] for row in rows}
     paper = next(iter(extensions.SWITCHES))
@@ -92,9 +95,8 @@ def test_accuracy_tables(protocol: str) -> None:
 def test_balanced_table(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = json.loads((ROOT / "results" / "balanced.json").read_text())["rows"]
     assert [len(row["MLP"]) for row in rows] == [len(row["default"]) for row in rows] == [10, 10, 10]
-    assert between((ROOT / "docs" / "accuracy.md").read_text(), "balanced") == benchmark("balanced", monkeypatch).table(
-        rows
-    )
+    table = benchmark("studies.balanced", monkeypatch).table(rows)
+    assert between((ROOT / "docs" / "accuracy.md").read_text(), "balanced") == table
 
 
 def test_results_are_complete() -> None:
@@ -105,21 +107,17 @@ def test_results_are_complete() -> None:
         seeds = [run["seed"] for run in row["runs"]]
         assert seeds == list(range(len(seeds)))
         assert len(seeds) == 10 if row["protocol"] == "A" else len(seeds) >= 5
-        made_by = (
-            "vcr-graphormer benchmark accuracy",
-            "python benchmarks/yardsticks.py",
-            "python benchmarks/nearest.py",
-        )
+        made_by = tuple(f"python -m benchmarks {name} " for name in ("accuracy", "baselines", "nearest"))
         assert row["command"].startswith(made_by)
         assert row["versions"]["torch"]
 
 
-def test_yardsticks_are_the_best_of_their_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    yardsticks = benchmark("yardsticks", monkeypatch)
+def test_baselines_are_the_best_of_their_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    baselines = benchmark("baselines.baselines", monkeypatch)
     checked = 0
     for row in read_results(ROOT / "results" / "accuracy"):
-        if row["variant"] in yardsticks.MODELS:
-            splits = yardsticks.SPLITS.get(row["dataset"], 2)
+        if row["variant"] in baselines.MODELS:
+            splits = baselines.SPLITS.get(row["dataset"], 2)
             log = (ROOT / "results" / "search" / f"{row['dataset']}-{row['variant']}.jsonl").read_text().splitlines()
             trials = [trial for trial in map(json.loads, log) if trial.get("splits", 2) == splits]
             assert len(trials) == 20
@@ -146,7 +144,7 @@ def test_presets_are_those_behind_the_results() -> None:
 @pytest.mark.parametrize("dataset", sorted({*PROTOCOL_A, "Cora", "CiteSeer"}))
 def test_presets_are_trials_of_the_search(dataset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Settings that no trial had were judged by nothing."""
-    choose = benchmark("choose", monkeypatch)
+    choose = benchmark("search.choose", monkeypatch)
     config = variant_config(dataset, "default")
     rows = map(json.loads, (ROOT / "results" / "tuning.jsonl").read_text().splitlines())
     trials = [

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from benchmarks.records import variant_config
+from benchmarks.common import variant_config
 from benchmarks.workbench import Workbench
 
 import vcr_graphormer as vcr
@@ -43,7 +43,7 @@ CONFIG = vcr.Config(
 def test_each_half_is_judged_at_the_epoch_the_other_half_chose(
     graph: vcr.Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tune = load("tune", monkeypatch)
+    tune = load("search.tune", monkeypatch)
     split = vcr.Split.random(graph.labels, seed=0)
     bench = Workbench(graph, torch.device("cpu"))
     right: list[Any] = []
@@ -58,20 +58,23 @@ def test_each_half_is_judged_at_the_epoch_the_other_half_chose(
     assert tune.crossed_accuracy(bench, split, CONFIG) == pytest.approx(np.mean(values))
 
 
-@pytest.mark.parametrize(("name", "examples"), [("yardsticks", 2), ("balanced", 2), ("common", 1), ("nearest", 2)])
+@pytest.mark.parametrize(
+    ("name", "examples"),
+    [("baselines.bench", 2), ("baselines.nearest", 2), ("common", 2), ("search.tune", 1), ("studies.balanced", 2)],
+)
 def test_examples(name: str, examples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert doctest.testmod(load(name, monkeypatch)) == (0, examples)
 
 
 def test_errors_are_those_of_the_epoch_the_other_half_chose(graph: vcr.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    tune, errors = load("tune", monkeypatch), load("errors", monkeypatch)
+    tune, errors = load("search.tune", monkeypatch), load("studies.errors", monkeypatch)
     split, bench = vcr.Split.random(graph.labels, seed=0), Workbench(graph, torch.device("cpu"))
     right = errors.predict_validation(bench, split, CONFIG) == np.asarray(graph.labels)[split.val]
     assert right.mean() == pytest.approx(tune.crossed_accuracy(bench, split, CONFIG))
 
 
 def test_the_search_can_be_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    tune, choose = load("tune", monkeypatch), load("choose", monkeypatch)
+    tune, choose = load("search.tune", monkeypatch), load("search.choose", monkeypatch)
     log = FOLDER.parent / "results" / "tuning.jsonl"
     best = choose.read_log([log], "Actor", 4)[0]
     assert np.mean(best["val"]) > 0.38
@@ -83,9 +86,9 @@ def test_the_search_can_be_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @quiet
 @pytest.mark.parametrize("model", ["MLP", "GCN", "GraphSAGE", "GAT", "APPNP", "LINKX"])
-def test_yardsticks_learn(model: str, graph: vcr.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    yardsticks = load("yardsticks", monkeypatch)
-    bench = yardsticks.Bench(graph, graph, torch.device("cpu"))
+def test_baselines_learn(model: str, graph: vcr.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    baselines = load("baselines.bench", monkeypatch)
+    bench = baselines.Bench(graph, graph, torch.device("cpu"))
     settings = {"hidden": 16, "layers": 2, "dropout": 0.0, "learning_rate": 0.02, "weight_decay": 1e-4, "norm": False}
     settings |= {"jump": False, "restart": 0.2}
     split = vcr.Split.random(graph.labels, seed=0)
@@ -98,7 +101,7 @@ def test_yardsticks_learn(model: str, graph: vcr.Graph, monkeypatch: pytest.Monk
 def test_the_nearest_node_is_the_best_training_node_of_the_ranking(
     graph: vcr.Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nearest, labels = load("nearest", monkeypatch), np.asarray(graph.labels)
+    nearest, labels = load("baselines.nearest", monkeypatch), np.asarray(graph.labels)
     split, ranking = vcr.Split.random(labels, seed=0), LinkRanker.prepare(graph).rank(k=199)
     usual = int(np.bincount(labels[split.train]).argmax())
     expected = []
@@ -109,13 +112,13 @@ def test_the_nearest_node_is_the_best_training_node_of_the_ranking(
 
 
 @quiet
-def test_yardsticks_read_links_as_they_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    yardsticks = load("yardsticks", monkeypatch)
+def test_baselines_read_the_links_of_their_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    baselines = load("baselines.bench", monkeypatch)
     made = [
         vcr.Graph.from_edges([[0], [1]], num_nodes=3, features=np.eye(3, dtype=np.float32), directed=directed)
         for directed in (False, True)
     ]
-    bench = yardsticks.Bench(replace(made[0], labels=np.zeros(3, dtype=np.int64)), made[1], torch.device("cpu"))
+    bench = baselines.Bench(replace(made[0], labels=np.zeros(3, dtype=np.int64)), made[1], torch.device("cpu"))
     assert bench.directed
     dense = {name: matrix.to_dense().tolist() for name, matrix in bench.matrices.items()}
     # Row = receiver. "out": node 0 reads node 1, to which it points.
@@ -125,11 +128,11 @@ def test_yardsticks_read_links_as_they_are_told(monkeypatch: pytest.MonkeyPatch)
 
 
 @quiet
-def test_a_yardsticks_search_goes_on_from_its_log(
+def test_the_search_of_a_baseline_continues_from_its_log(
     graph: vcr.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    yardsticks = load("yardsticks", monkeypatch)
-    bench, trained = yardsticks.Bench(graph, graph, torch.device("cpu")), list[str]()
+    baselines = load("baselines.baselines", monkeypatch)
+    bench, trained = baselines.Bench(graph, graph, torch.device("cpu")), list[str]()
     plain = bench.train
 
     def train(model: str, settings: dict[str, Any], split: vcr.Split, seed: int) -> Any:
@@ -137,31 +140,31 @@ def test_a_yardsticks_search_goes_on_from_its_log(
         return plain(model, settings, split, seed, epochs=3)
 
     bench.train = train
-    whole = yardsticks.search(bench, "MLP", 4, tmp_path / "whole.jsonl")
+    whole = baselines.search(bench, "MLP", 4, tmp_path / "whole.jsonl")
     lines = (tmp_path / "whole.jsonl").read_text().splitlines()
     (tmp_path / "half.jsonl").write_text("\n".join(lines[:2]) + "\n")
     first = [json.dumps(json.loads(line)["settings"], sort_keys=True) for line in lines[:2]]
     trained.clear()
-    assert yardsticks.search(bench, "MLP", 4, tmp_path / "half.jsonl") == whole
+    assert baselines.search(bench, "MLP", 4, tmp_path / "half.jsonl") == whole
     assert (tmp_path / "half.jsonl").read_text().splitlines() == lines
     assert not set(first) & set(trained)
 
 
 def test_balanced_splits_use_small_classes_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    balanced = load("balanced", monkeypatch)
+    balanced = load("studies.balanced", monkeypatch)
     labels = np.repeat([0, 1, 2], [60, 30, 10])
     split = balanced.balanced_split(labels, seed=3)
     assert [len(getattr(split, part)) for part in ("train", "val", "test")] == [50, 20, 30]
     assert np.bincount(labels[split.train]).tolist() == [20, 20, 10]
     assert 2 not in labels[split.test]
-    assert balanced.largest_share(labels) == 0.6
+    assert balanced.largest_class(labels) == 0.6
     again, other = balanced.balanced_split(labels, seed=3), balanced.balanced_split(labels, seed=4)
     assert np.array_equal(split.train, again.train)
     assert not np.array_equal(split.train, other.train)
 
 
 def test_a_preset_survives_being_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    choose = load("choose", monkeypatch)
+    choose = load("search.choose", monkeypatch)
     for name in ("Squirrel", "CS", "Texas"):
         config = variant_config(name, "default")
         text = choose.to_toml(config, config.data.directed, "a comment")
@@ -186,9 +189,9 @@ def test_a_preset_survives_being_written(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def test_measured_answers_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Rows of a preset that is as it was are never measured again, whatever settings have been added since."""
-    questions = load("questions", monkeypatch)
+    questions = load("studies.questions", monkeypatch)
     folder, trained = FOLDER.parent / "results" / "ablation", list[str]()
-    monkeypatch.setattr(questions, "load", lambda name, *_: trained.append(name))
+    monkeypatch.setattr(questions, "load_graph", lambda name, *_: trained.append(name))
     study = questions.STUDIES["clusters"]
     for graph in study.graphs:  # whole in results/
         shutil.copy(folder / f"clusters-{graph}.json", tmp_path)
@@ -199,13 +202,13 @@ def test_measured_answers_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 def test_questions_go_on_and_become_tables(data_root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    questions = load("questions", monkeypatch)
+    questions = load("studies.questions", monkeypatch)
     base = variant_config("Texas", "paper")
     small: dict[str, Any] = {"hidden_channels": 16, "heads": 2}
     base = replace(base, model=replace(base.model, **small), training=replace(base.training, **SHORT))
     monkeypatch.setattr(questions, "variant_config", lambda *_: base)
     monkeypatch.setattr(questions, "SHORT", {})
-    monkeypatch.setattr(sys, "argv", ["benchmarks/questions.py"])
+    monkeypatch.setattr(sys, "argv", ["python -m benchmarks questions"])
     whole = questions.STUDIES["tokens"]
     for rows in (whole.rows[:1], whole.rows[:2]):
         monkeypatch.setitem(questions.STUDIES, "tokens", replace(whole, rows=rows))
@@ -232,7 +235,7 @@ def test_questions_go_on_and_become_tables(data_root: Path, monkeypatch: pytest.
 
 
 def test_random_content_leaves_the_rest_alone(graph: vcr.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    questions = load("questions", monkeypatch)
+    questions = load("studies.questions", monkeypatch)
     split = vcr.Split.random(graph.labels, seed=0)
     real, random = (
         made(graph, torch.device("cpu")).inputs(split, CONFIG.tokens, CONFIG.model)
@@ -244,7 +247,7 @@ def test_random_content_leaves_the_rest_alone(graph: vcr.Graph, monkeypatch: pyt
 
 
 def test_the_whole_pipeline_at_a_hundredth_of_amazon2m(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scale = load("scale", monkeypatch)
+    scale = load("speed.scale", monkeypatch)
     scale.make_graph(0.01, tmp_path / "graph")
     row = scale.measure(0.01, tmp_path, 2) | scale.train(tmp_path, 1)
     assert (row["nodes"], row["edges"]) == (24_490, 618_591)
@@ -262,7 +265,7 @@ def test_the_whole_pipeline_at_a_hundredth_of_amazon2m(tmp_path: Path, monkeypat
 
 
 def test_throughput_counts_steps_of_an_imitated_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    throughput = load("throughput", monkeypatch)
+    throughput = load("speed.throughput", monkeypatch)
     config = replace(CONFIG, tokens=vcr.TokenConfig(hops=2, structure_tokens=3, content_tokens=3))
     graph, store = throughput.imitate(0.001, config.tokens, tmp_path)
     assert (graph.num_nodes, store.num_tokens) == (2449, 9)

@@ -1,13 +1,14 @@
-"""Search for good settings by validation accuracy, on split seeds that are never reported (100 and up).
+"""Search for good settings of one dataset by validation accuracy, on split seeds that are never reported.
 
-    python benchmarks/tune.py --dataset Photo --data ROOT --seconds 400 --out tune-Photo.jsonl
+    python -m benchmarks tune --dataset Photo --data ROOT --seconds 400 --out tune-Photo.jsonl
 
-Each line of the log is one trial: its settings, the validation accuracy of each split, seconds. The test part is never
-computed. A trial is worth what the epoch that is best on one half of the validation nodes has on the other half: the
-best epoch of many is partly luck, and in small graphs luck would win. After each split a trial goes on only if it is
-among the better half so far. Every other trial keeps the best settings so far but for three, which are drawn at random:
-in so many dimensions small steps from what is good find more than wide ones. All settings of the others are proposed by
-optuna's TPE. An earlier log is searched on from.
+Split seeds start at 100; the test part is never computed. Each line of the log is one trial: its settings, the
+validation accuracy of each split, and seconds. The best epoch of many is partly luck, and on small graphs luck would
+win. So each half of the validation nodes is judged at the epoch that is best on the other half. After each split a
+trial continues only if it is among the better half so far.
+
+Every other trial keeps the best settings so far, except for three that are drawn at random: in so many dimensions small
+steps find more than wide ones. Optuna's TPE proposes the others. An earlier log is continued.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ import numpy as np
 import optuna
 
 import vcr_graphormer as vcr
-from benchmarks.training import load
+from benchmarks.common import load_graph, new_parser, random_splits
 from benchmarks.workbench import Workbench
 from vcr_graphormer.training.devices import find_device
 
 FIRST_SEED = 100
-SCORE = "crossed"  # how a trial was judged, said in the log
+SCORE = "crossed"  # the name in the log of the score that `crossed` computes
 
 
 def propose(trial: optuna.Trial, graph: vcr.Graph) -> vcr.Config:
-    """One point of the search space, the same space for every dataset."""
+    """Return one point of the search space, which is the same for every dataset."""
     nodes = graph.num_nodes
     tokens = vcr.TokenConfig(
         hops=trial.suggest_int("hops", 0, 7 if graph.num_features < 5000 else 4),
@@ -79,7 +80,7 @@ def propose(trial: optuna.Trial, graph: vcr.Graph) -> vcr.Config:
 
 
 def guesses(graph: vcr.Graph) -> list[dict[str, Any]]:
-    """Where the search starts: what the first probes on other splits found to matter, and two departures from it."""
+    """Return the first trials: what helped in probes on other splits, and two variants of it."""
     base: dict[str, Any] = {"hops": 3, "self_loops": False, "clusters": 10, "structure_tokens": 8, "content_tokens": 8}
     base |= {"hidden_channels": 256, "layers": 1, "dropout": 0.3, "attention_dropout": 0.1, "readout": "attention"}
     base |= {
@@ -103,9 +104,9 @@ def guesses(graph: vcr.Graph) -> list[dict[str, Any]]:
 
 
 def best_so_far(log: Path, dataset: str, directed: bool, names: list[str], count: int = 3) -> list[dict[str, Any]]:
-    """The best whole trials of an earlier search of this graph in the same log."""
+    """Return the settings of the best trials of this graph in the log that were judged on all splits."""
     rows = [json.loads(line) for line in log.read_text().splitlines()] if log.is_file() else []
-    # The best epoch's accuracy, as once logged, flatters; what was judged again by choose.py has no configuration.
+    # Older rows have the accuracy of the best epoch, which is too high; rows that choose.py added have no settings.
     rows = [row for row in rows if row.get("score") == SCORE and "config" in row]
     mine = [row for row in rows if row["dataset"] == dataset and row["directed"] == directed]
     whole = sorted((row for row in mine if row.get("whole")), key=lambda row: -float(np.mean(row["val"])))
@@ -113,37 +114,46 @@ def best_so_far(log: Path, dataset: str, directed: bool, names: list[str], count
 
 
 def pick(config: dict[str, Any], names: list[str]) -> dict[str, Any]:
-    """The searched settings of a whole configuration."""
+    """Return the settings that the search varies from a whole configuration."""
     values = {**config["tokens"], **config["model"], **config["training"]}
-    # A setting younger than the log had its default then.
+    # A setting that is newer than the log had its default then.
     return {name: values.get(name, getattr(vcr.ModelConfig, name, None)) for name in names}
 
 
 def crossed_accuracy(bench: Workbench, split: vcr.Split, config: vcr.Config) -> float:
-    """Accuracy on each half of the validation nodes at the epoch that is best on the other half."""
-    wanted = np.asarray(bench.graph.labels)[split.val]
+    """Train once; return the accuracy of each half of the validation nodes at the best epoch of the other half."""
+    labels = np.asarray(bench.graph.labels)[split.val]
     right: list[Any] = []
     bench.train(
-        split, config, test=False, on_epoch=lambda trainer: right.append(trainer.val_logits.argmax(1) == wanted)
+        split, config, test=False, on_epoch=lambda trainer: right.append(trainer.val_logits.argmax(1) == labels)
     )
     return crossed(np.stack(right))
 
 
 def crossed(right: Any) -> float:
-    """The same from which nodes were right after each epoch [epochs, nodes]."""
+    """Return that accuracy from which validation nodes were right after each epoch.
+
+    Parameters
+    ----------
+    right
+        Booleans [epochs, nodes].
+
+    >>> crossed(np.array([[1, 0, 1, 1], [0, 1, 0, 1]]))  # the even nodes choose epoch 0, the odd ones epoch 1
+    0.25
+    """
     halves = right[:, ::2], right[:, 1::2]
     return float(np.mean([judged[chosen.mean(1).argmax()].mean() for chosen, judged in (halves, halves[::-1])]))
 
 
 class Search:
-    """Trials of one graph until the time is out."""
+    """The objective of optuna: trials of one graph until the time is over."""
 
     def __init__(self, graph: vcr.Graph, bench: Workbench, splits: list[vcr.Split], log: Path, end: float) -> None:
         self.graph, self.bench, self.splits, self.log, self.end = graph, bench, splits, log, end
-        self.means: list[list[float]] = [[] for _ in splits]  # by number of splits, of all trials that came so far
+        self.means: list[list[float]] = [[] for _ in splits]  # of all trials so far, after split 1, 2, …
 
     def __call__(self, trial: optuna.Trial) -> float:
-        """The objective."""
+        """Judge the settings that a trial proposes; settings that cannot be trained are logged and left."""
         try:
             return self.judge(propose(trial, self.graph))
         except (vcr.VCRError, RuntimeError) as error:
@@ -151,7 +161,7 @@ class Search:
             raise optuna.TrialPruned from error
 
     def judge(self, config: vcr.Config) -> float:
-        """Mean validation accuracy over the splits, or over the first few where they were not good enough."""
+        """Return the mean accuracy over the splits; poor settings stop after the first few and count a little less."""
         start, values = time.monotonic(), list[float]()
         for split, means in zip(self.splits, self.means, strict=True):
             values.append(crossed_accuracy(self.bench, split, config))
@@ -161,61 +171,60 @@ class Search:
         whole = len(values) == len(self.splits)
         seconds = round(time.monotonic() - start, 2)
         self.write({"score": SCORE, "val": values, "whole": whole, "seconds": seconds, "config": asdict(config)})
-        # A trial that was cut short is not judged better than its first splits less a little.
         return float(np.mean(values)) - (0.0 if whole else 0.003)
 
     def write(self, row: dict[str, Any]) -> None:
-        """One line of the log."""
+        """Append one line to the log."""
         with self.log.open("a") as file:
             file.write(json.dumps({"dataset": self.graph.name, "directed": self.graph.directed, **row}) + "\n")
 
 
-def main() -> None:
-    """Search until the time is out."""
-    parser = argparse.ArgumentParser()
+def make_parser() -> argparse.ArgumentParser:
+    """Return the options of this benchmark."""
+    parser = new_parser(__doc__, device=True)
     parser.add_argument("--dataset", required=True)
-    parser.add_argument("--data", default="data")
-    parser.add_argument("--device", default="auto")
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--splits", type=int, default=2)
-    direction = "keep the direction of edges (as the preset does, unless said otherwise)"
-    parser.add_argument("--directed", action=argparse.BooleanOptionalAction, help=direction)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
+    parser.add_argument(
+        "--directed", action=argparse.BooleanOptionalAction, help="keep the direction of edges (default: as the preset)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="another one for a second process beside the first")
+    parser.add_argument("--out", type=Path, required=True, help="the log")
+    return parser
+
+
+def main() -> None:
+    """Search until the time is over, then print the best settings."""
+    arguments = make_parser().parse_args()
     end = time.monotonic() + arguments.seconds
     preset = vcr.load_config(options={"data": {"dataset": arguments.dataset}})
     directed = preset.data.directed if arguments.directed is None else arguments.directed
-    graph = load(arguments.dataset, arguments.data, directed)
+    graph = load_graph(arguments.dataset, arguments.data, directed)
     bench = Workbench(graph, find_device(arguments.device))
-    splits = [vcr.Split.random(graph.labels, 0.6, 0.2, FIRST_SEED + number) for number in range(arguments.splits)]
+    splits = random_splits(graph, range(FIRST_SEED, FIRST_SEED + arguments.splits))
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(seed=arguments.seed, n_startup_trials=12, multivariate=True, group=True)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     first = guesses(graph)
     names = sorted(first[0])
     earlier = best_so_far(arguments.out, graph.name, graph.directed, names)
-    # Another seed is for a second process beside the first: it need not start with the same trials.
-    known = pick(asdict(preset), names)
-    alike = known | {"content": "links", "content_tokens": known["content_tokens"] or 4}
-    alike |= {"label_embedding": True, "rank_embedding": True}
-    starts = [known, alike, *([] if arguments.seed else [*earlier, *first])]
+    current = pick(asdict(preset), names)
+    by_links = current | {"content": "links", "content_tokens": current["content_tokens"] or 4}
+    by_links |= {"label_embedding": True, "rank_embedding": True}
+    # A process with another seed runs beside the first and leaves these trials to it.
+    starts = [current, by_links, *([] if arguments.seed else [*earlier, *first])]
     for settings in starts:
         study.enqueue_trial(settings, skip_if_exists=True)
     search = Search(graph, bench, splits, arguments.out, end)
     study.optimize(search, n_trials=len(starts), timeout=max(1.0, end - time.monotonic()))
     random, wide = np.random.default_rng(arguments.seed), optuna.samplers.RandomSampler(arguments.seed)
     while time.monotonic() < end:
-        step = len(study.trials) % 2
-        if step:
+        small_step = len(study.trials) % 2
+        if small_step:
             changed = set(random.choice(names, 3, replace=False))
             kept = {name: value for name, value in study.best_params.items() if name not in changed}
             study.enqueue_trial(kept)
-        study.sampler = wide if step else sampler
+        study.sampler = wide if small_step else sampler
         study.optimize(search, n_trials=1)
     print(f"{arguments.dataset}: {len(study.trials)} trials, best {study.best_value:.4f}")
     print(json.dumps(study.best_params))
-
-
-if __name__ == "__main__":
-    main()

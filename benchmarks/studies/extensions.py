@@ -1,30 +1,36 @@
-"""Each extension switched on alone, from the paper's model, by validation accuracy on split seeds 100 to 102.
+"""Validation accuracy with each extension switched on alone, from a small model without extensions.
 
-    python benchmarks/extensions.py --data ROOT [--graphs Photo PubMed Squirrel Actor] [--device cuda]
+    python -m benchmarks extensions --data ROOT --device cuda --graphs Photo PubMed Squirrel Actor
 
-Only what results/extensions.json does not have yet is trained; it is written row by row.
+Split seeds 100 to 102, which are never reported. Only rows that results/extensions.json does not have yet are trained;
+the file is written after each row.
 """
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import vcr_graphormer as vcr
-from benchmarks.common import print_table, write_result
-from benchmarks.records import this_command
-from benchmarks.training import load
+from benchmarks.common import (
+    load_graph,
+    new_parser,
+    print_table,
+    random_splits,
+    read_rows,
+    this_command,
+    write_result,
+)
 from benchmarks.workbench import Workbench
-from vcr_graphormer.base.files import read_json
 from vcr_graphormer.training.devices import find_device
 
 GRAPHS = ("Photo", "PubMed", "Squirrel", "Actor")
 SEEDS = [100, 101, 102]
-PAPER = vcr.Config(
+# The form of the paper's model, but not the authors' settings: small and short, since many trainings are compared.
+BASE = vcr.Config(
     tokens=vcr.TokenConfig(hops=3, clusters=10, structure_tokens=8, content_tokens=8),
     model=vcr.ModelConfig(hidden_channels=128),
     training=vcr.TrainConfig(epochs=60, batch_size=500, warmup_steps=30, patience=60, checkpoint_every=0),
@@ -45,20 +51,20 @@ SWITCHES: dict[str, dict[str, Any]] = {
 }
 
 
+def make_parser() -> argparse.ArgumentParser:
+    """Return the options of this benchmark."""
+    return new_parser(__doc__, device=True, graphs=GRAPHS, out="results/extensions.json")
+
+
 def main() -> None:
     """Train every switch on every graph that is not in the file yet."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default="data")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--graphs", nargs="+", choices=GRAPHS, default=list(GRAPHS))
-    parser.add_argument("--out", type=Path, default=Path("results/extensions.json"))
-    arguments = parser.parse_args()
-    rows = read_json(arguments.out)["rows"] if arguments.out.is_file() else []
+    arguments = make_parser().parse_args()
+    rows = read_rows(arguments.out)
     for name in arguments.graphs:
-        bench = Workbench(load(name, arguments.data), find_device(arguments.device))
-        splits = [vcr.Split.random(bench.graph.labels, 0.6, 0.2, seed) for seed in SEEDS]
-        found = {row["switch"] for row in rows if row["graph"] == name}
-        for switch in SWITCHES.keys() - found:
+        bench = Workbench(load_graph(name, arguments.data), find_device(arguments.device))
+        splits = random_splits(bench.graph, SEEDS)
+        done = {row["switch"] for row in rows if row["graph"] == name}
+        for switch in SWITCHES.keys() - done:
             row = {"graph": name, "switch": switch, **judge(bench, splits, SWITCHES[switch])}
             rows.append({**row, "command": this_command(), "device": arguments.device})
             rows.sort(key=lambda row: (GRAPHS.index(row["graph"]), list(SWITCHES).index(row["switch"])))
@@ -67,9 +73,9 @@ def main() -> None:
 
 
 def judge(bench: Workbench, splits: list[vcr.Split], changes: dict[str, Any]) -> dict[str, Any]:
-    """Validation accuracy of the paper's model with some settings changed."""
-    sections: Any = {key: replace(getattr(PAPER, key), **change) for key, change in changes.items()}
-    config = replace(PAPER, **sections)
+    """Return the validation accuracy on the splits with some settings changed."""
+    sections: Any = {key: replace(getattr(BASE, key), **change) for key, change in changes.items()}
+    config = replace(BASE, **sections)
     trials = [
         bench.train(split, replace(config, training=replace(config.training, seed=seed)), test=False)
         for seed, split in enumerate(splits)
@@ -77,7 +83,3 @@ def judge(bench: Workbench, splits: list[vcr.Split], changes: dict[str, Any]) ->
     values = [round(100 * trial.val, 3) for trial in trials]
     seconds = round(sum(trial.seconds for trial in trials), 1)
     return {"val": float(np.mean(values)), "std": float(np.std(values, ddof=1)), "values": values, "seconds": seconds}
-
-
-if __name__ == "__main__":
-    main()

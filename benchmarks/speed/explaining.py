@@ -1,9 +1,9 @@
-"""Time to explain nodes of a run: one at a time, and a thousand.
+"""Time to explain nodes of a run, one at a time and a thousand together.
 
-    python benchmarks/explaining.py --data ROOT [--dataset PubMed] [--variant paper]
+    python -m benchmarks explaining --data ROOT --dataset PubMed --variants default paper
 
-Trains one epoch first: how long explaining takes does not depend on how good the model is. Prints; nothing is written
-but the run, into a temporary folder.
+The model trains for one epoch only: the time to explain does not depend on its accuracy. Prints a table and writes no
+result.
 """
 
 from __future__ import annotations
@@ -17,28 +17,29 @@ from pathlib import Path
 import numpy as np
 
 import vcr_graphormer as vcr
-from benchmarks.common import print_table
-from benchmarks.records import variant_config
-from benchmarks.training import load
+from benchmarks.common import load_graph, new_parser, print_table, random_splits, variant_config
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the options of this benchmark."""
+    parser = new_parser(__doc__, device=True)
+    parser.add_argument("--dataset", default="PubMed")
+    parser.add_argument("--variants", nargs="+", default=["default", "paper"])
+    return parser
 
 
 def main() -> None:
-    """Train, explain, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default="data")
-    parser.add_argument("--dataset", default="PubMed")
-    parser.add_argument("--variants", nargs="+", default=["default", "paper"])
-    parser.add_argument("--device", default="auto")
-    arguments = parser.parse_args()
+    """Train, explain and print the times."""
+    arguments = make_parser().parse_args()
     rows = []
     for variant in arguments.variants:
         config = variant_config(arguments.dataset, variant)
         config = replace(config, training=replace(config.training, epochs=1))
-        graph = load(arguments.dataset, arguments.data, config.data.directed)
-        split = vcr.Split.random(graph.labels, 0.6, 0.2, seed=0)
+        graph = load_graph(arguments.dataset, arguments.data, config.data.directed)
+        [split] = random_splits(graph, [0])
         with tempfile.TemporaryDirectory() as folder:
             run = vcr.train(graph, split, config, Path(folder) / "run", device=arguments.device)
-            run.explain(0)  # opens the files, compiles the search for distances
+            run.explain(0)  # opens the files and compiles the search for distances
             nodes = np.random.default_rng(0).choice(graph.num_nodes, 1000, replace=False)
             start = time.perf_counter()
             for node in nodes[:10]:
@@ -56,7 +57,3 @@ def main() -> None:
                 }
             )
     print_table(rows)
-
-
-if __name__ == "__main__":
-    main()

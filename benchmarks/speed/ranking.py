@@ -1,26 +1,24 @@
-"""Quality and time of the ranking against PyG's get_ppr and plain push, in one run.
+"""Recall and time of our ranking against PyG's get_ppr and plain push, in one run.
 
-python benchmarks/ranking.py --data ROOT            all graphs, about ten minutes on two cores
-python benchmarks/ranking.py --data ROOT --graphs Computer
+    python -m benchmarks ranking --data ROOT                       all graphs, about ten minutes on two cores
+    python -m benchmarks ranking --data ROOT --graphs Computer
 
-Writes results/ranking.json and prints a table. Value recall@20 is the mean over 200 random sources against
-`exact_pagerank`; times are for all nodes, on all threads, vectors included; METIS for the coarse clusters, which serve
-both rankings, is listed apart. The file keeps the rows of graphs that are not run again.
+Value recall@20 is the mean over 200 random sources against `exact_pagerank`. Times are for all nodes on all threads,
+with the time to prepare the vectors. METIS makes the coarse clusters of both rankings; its time is listed apart. Writes
+results/ranking.json, which keeps the rows of graphs that are not run again.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import vcr_graphormer as vcr
-from benchmarks.common import print_table, write_result
-from benchmarks.peers import plain_push, pyg_ranking, value_recall
+from benchmarks.common import new_parser, print_table, read_rows, variant_config, write_result
+from benchmarks.speed.peers import exact_scores, generated_graph, plain_push, pyg_ranking, random_sources, value_recall
 from vcr_graphormer.ranking.exact import TOLERANCE
 from vcr_graphormer.ranking.second_level import coarse_clusters
 
@@ -29,17 +27,14 @@ GRAPHS = ("PubMed", "Computer", "Photo", "Squirrel", "generated")
 
 
 def load(name: str, root: str) -> tuple[vcr.Graph, int]:
-    """A graph and its number of METIS clusters."""
+    """Return a graph and its number of METIS clusters, which is the authors' for published graphs."""
     if name == "generated":
-        return vcr.generate(200_000, 2_000_000, classes=10, communities=200, homophily=0.75, seed=0, features=0), 200
-    return vcr.load_dataset(name, root), 10
+        return generated_graph(), 200
+    return vcr.load_dataset(name, root), variant_config(name, "paper").tokens.clusters
 
 
-def exact(graph: vcr.Graph, connections: vcr.Connections, sources: Any, leave_out: bool) -> Any:
-    """Exact scores of ordinary nodes; with leave_out each connected source on the graph without its own super edge."""
-    if not leave_out:
-        blocks = [vcr.exact_pagerank(graph, connections, part, RESTART) for part in np.array_split(sources, 8)]
-        return np.concatenate(blocks)[:, : graph.num_nodes]
+def exact_left_out(graph: vcr.Graph, connections: vcr.Connections, sources: Any) -> Any:
+    """Return exact scores of ordinary nodes, each source on the graph without its own edge to a super node."""
     rows = []
     for source in sources:
         assignment = connections.assignment.copy()
@@ -52,7 +47,7 @@ def exact(graph: vcr.Graph, connections: vcr.Connections, sources: Any, leave_ou
 def measure(
     graph: vcr.Graph, connections: vcr.Connections, coarse: Any, sources: Any, truth: Any, **options: Any
 ) -> dict[str, Any]:
-    """Recall and visits on a sample, seconds for all nodes."""
+    """Return recall on the sources, and visits and seconds for all nodes."""
     vcr.Ranker.prepare(graph, connections, RESTART, coarse).rank(sources[:2], K)  # compile
     start = time.perf_counter()
     ranker = vcr.Ranker.prepare(graph, connections, RESTART, coarse)
@@ -72,17 +67,17 @@ def measure(
 
 
 def run(name: str, root: str) -> list[dict[str, Any]]:
-    """All rows of one graph."""
+    """Return all rows of one graph."""
     graph, clusters = load(name, root)
-    sources = np.sort(np.random.default_rng(1).choice(graph.num_nodes, SOURCES, replace=False))
+    sources = random_sources(graph, SOURCES, seed=1)
     train = vcr.Split.random(graph.labels, seed=0).train
     structure = vcr.structure_connections(graph, clusters)
     start = time.perf_counter()
     coarse = coarse_clusters(graph)
     metis = time.perf_counter() - start
     content = vcr.content_connections(graph.labels, train)
-    few = sources if name != "generated" else sources[:40]  # each needs an exact ranking of its own graph
-    truth = exact(graph, structure, sources, False)
+    few = sources if name != "generated" else sources[:40]  # each needs an exact ranking on a graph of its own
+    truth = exact_scores(graph, structure, sources, RESTART)
     rows: list[dict[str, Any]] = [
         {"method": "ours, structure", **measure(graph, structure, coarse, sources, truth)},
         {
@@ -90,9 +85,9 @@ def run(name: str, root: str) -> list[dict[str, Any]]:
             **measure(graph, structure, coarse, sources, truth, tolerance=0.7),
         },
     ]
-    truth_content = exact(graph, content, sources, False)
+    truth_content = exact_scores(graph, content, sources, RESTART)
     rows.append({"method": "ours, content", **measure(graph, content, coarse, sources, truth_content)})
-    truth_left = exact(graph, content, few, True)
+    truth_left = exact_left_out(graph, content, few)
     left_out = measure(graph, content, coarse, few, truth_left, leave_out=True)
     rows.append({"method": "ours, content, leave_out", **left_out})
     for epsilon in (1e-5, 1e-6):
@@ -108,27 +103,24 @@ def run(name: str, root: str) -> list[dict[str, Any]]:
             "microseconds_per_node": 1e6 * seconds / len(everyone),
         }
     )
-    for row in rows[:4]:  # against get_ppr, with METIS for the coarse clusters counted as ours
+    for row in rows[:4]:  # our times count METIS for the coarse clusters
         clustering = 1e6 * metis / graph.num_nodes
         row["speed_up"] = rows[-1]["microseconds_per_node"] / (row["microseconds_per_node"] + clustering)
     return [{"graph": name, "coarse_metis_seconds": metis, **row} for row in rows]
 
 
+def make_parser() -> argparse.ArgumentParser:
+    """Return the options of this benchmark."""
+    return new_parser(__doc__, graphs=GRAPHS, out="results/ranking.json")
+
+
 def main() -> None:
-    """Run, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default="data", help="folder of the published datasets' raw files")
-    parser.add_argument("--graphs", nargs="+", default=GRAPHS, choices=GRAPHS)
-    parser.add_argument("--out", default="results/ranking.json", type=Path)
-    arguments = parser.parse_args()
-    rows = json.loads(arguments.out.read_text())["rows"] if arguments.out.is_file() else []
+    """Run every graph, print its rows and write them."""
+    arguments = make_parser().parse_args()
+    rows = read_rows(arguments.out)
     for name in arguments.graphs:
         fresh = run(name, arguments.data)
         print_table(fresh)
         print(f"{name}: {fresh[0]['speed_up']:.0f} times faster than get_ppr")
         rows = [row for row in rows if row["graph"] != name] + fresh
         write_result(arguments.out, {"k": K, "restart": RESTART, "tolerance": TOLERANCE, "rows": rows})
-
-
-if __name__ == "__main__":
-    main()

@@ -1,13 +1,13 @@
-"""The paper's research questions, and ours, answered one setting at a time.
+"""Test accuracy of the paper's research questions and of ours, one setting changed at a time.
 
-    python benchmarks/questions.py --data ROOT [--device cuda] [--studies tokens hops] [--graphs Squirrel Actor]
-    python benchmarks/questions.py --draw        only figures and tables, from the files that are there
+    python -m benchmarks questions --data ROOT --device cuda --studies tokens hops --graphs Squirrel Actor
+    python -m benchmarks questions --draw        only figures and tables, from the files that are there
 
-Every row is a preset with something changed, trained on random 60/20/20 splits of seeds 300 to 304 (heterophilous
-graphs, which vary more) or 300 to 302: neither of the search nor reported. The paper's presets have a shorter
-schedule here (`SHORT`), the same for all rows: hundreds of trainings are compared. One file per study and graph,
-results/ablation/STUDY-GRAPH.json, written row by row: interrupted, the same command goes on. Figures and
-results/ablation/README.md are made from these files.
+Every row is a preset with something changed. It is trained on random 60/20/20 splits: seeds 300 to 304 on the
+heterophilous graphs, which vary more, and 300 to 302 on the others. The search and the reported results have other
+seeds. The paper's presets have a shorter schedule here (`SHORT`), since hundreds of trainings are compared. Each study
+and graph has a file results/ablation/STUDY-GRAPH.json, written after each row. After an interruption the same command
+continues. Figures and results/ablation/README.md are made from these files.
 """
 
 from __future__ import annotations
@@ -23,11 +23,19 @@ import torch
 from torch import Tensor
 
 import vcr_graphormer as vcr
-from benchmarks.common import percent
-from benchmarks.records import this_command, variant_config, with_defaults
-from benchmarks.training import load
+from benchmarks.common import (
+    load_graph,
+    markdown_table,
+    new_parser,
+    percent,
+    random_splits,
+    read_rows,
+    this_command,
+    variant_config,
+)
+from benchmarks.records import with_defaults
 from benchmarks.workbench import Workbench
-from vcr_graphormer.base.files import read_json, write_json
+from vcr_graphormer.base.files import write_json
 from vcr_graphormer.data.split import Split
 from vcr_graphormer.model.config import ModelConfig
 from vcr_graphormer.runs.run import versions
@@ -48,7 +56,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
 
 @dataclass(frozen=True)
 class Row:
-    """One point of a study: where it is drawn, and what it changes of its preset."""
+    """One point of a study: the line and the position where it is drawn, and the settings it changes."""
 
     series: str
     at: float | str
@@ -58,7 +66,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Study:
-    """A question: rows that differ in one thing, from one variant of the presets."""
+    """A question: rows that change one thing of a variant of the presets."""
 
     question: str
     axis: str
@@ -68,15 +76,15 @@ class Study:
 
 
 def without(extension: str) -> dict[str, Any]:
-    """An extension as the paper's model has it."""
-    for kind in (ModelConfig, TrainConfig, TokenConfig):
-        if hasattr(kind, extension):
-            return {extension: getattr(kind, extension)}
+    """Return the setting that switches an extension off: its default, as in the paper's model."""
+    for section in (ModelConfig, TrainConfig, TokenConfig):
+        if hasattr(section, extension):
+            return {extension: getattr(section, extension)}
     raise ValueError(extension)
 
 
 def neighbours(structure: int, content: int) -> dict[str, int]:
-    """Numbers of neighbours of both kinds."""
+    """Return the settings for so many neighbours of both kinds."""
     return {"structure_tokens": structure, "content_tokens": content}
 
 
@@ -88,8 +96,13 @@ EXTENSIONS: tuple[str, ...] = (
     "label_embedding",
     "adjacency_rows",
     "feature_dropout",
+    "embedding_dropout",
+    "token_dropout",
+    "average",
+    "self_loops",
+    "label_smoothing",
+    "content",
 )
-EXTENSIONS += ("embedding_dropout", "token_dropout", "average", "self_loops", "label_smoothing", "content")
 STUDIES = {
     "tokens": Study(
         "RQ1, RQ2: what are structure-aware and content-aware neighbours worth?",
@@ -158,7 +171,7 @@ STUDIES = {
 
 
 class RandomContent(Workbench):
-    """Content neighbours drawn at random, with the scores of the real ones."""
+    """A workbench whose content neighbours are random nodes with the scores of the real ones."""
 
     def _ranking(self, kind: str, split: Split, tokens: TokenConfig, content: str) -> tuple[Tensor, Tensor]:
         ids, scores = super()._ranking(kind, split, tokens, content)
@@ -170,7 +183,7 @@ class RandomContent(Workbench):
 
 
 def changed(config: vcr.Config, changes: dict[str, Any]) -> vcr.Config:
-    """A configuration with some settings of any section replaced."""
+    """Return a configuration with some settings of any section replaced."""
     sections: dict[str, Any] = {}
     for name in ("tokens", "model", "training"):
         section = getattr(config, name)
@@ -186,57 +199,52 @@ def answer(name: str, graph_name: str, root: str, device: str, seeds: int, folde
     study = STUDIES[name]
     base = variant_config(graph_name, study.variant)
     base = changed(base, SHORT) if study.variant == "paper" else base
-    graph = load(graph_name, root, base.data.directed)
-    benches: dict[bool, Workbench] = {}  # each holds the features: made when a row asks for it
+    graph = load_graph(graph_name, root, base.data.directed)
+    benches: dict[bool, Workbench] = {}  # each holds the features, so it is made when a row needs it
     file = folder / f"{name}-{graph_name}.json"
-    found = read_json(file)["rows"] if file.is_file() else []
     about = {"study": name, "graph": graph_name, "variant": study.variant}
     configs = [changed(base, row.changes) for row in study.rows]
-    wanted: list[dict[str, Any]] = [
+    settings_of_rows: list[dict[str, Any]] = [
         {key: asdict(getattr(config, key)) for key in ("tokens", "model", "training")}
         | {"directed": base.data.directed, "first seed": FIRST_SEED, "seeds": seeds}
         for config in configs
     ]
-    # Rows of other settings, from before a preset was changed, are measured again.
-    expected = {(row.series, row.at): settings for row, settings in zip(study.rows, wanted, strict=True)}
-    found = [{**old, "settings": with_defaults(old["settings"])} for old in found]
-    found = [old for old in found if expected.get((old["series"], old["at"])) == old["settings"]]
-    for row, config, settings in zip(study.rows, configs, wanted, strict=True):
-        # Taking out what a preset does not have changes nothing: it is not measured twice.
-        same = [old for old in found if old["settings"] == settings and old["random_content"] == row.random_content]
+    # Rows with other settings, from before a preset was changed, are measured again.
+    expected = {(row.series, row.at): settings for row, settings in zip(study.rows, settings_of_rows, strict=True)}
+    done = [{**old, "settings": with_defaults(old["settings"])} for old in read_rows(file)]
+    done = [old for old in done if expected.get((old["series"], old["at"])) == old["settings"]]
+    for row, config, settings in zip(study.rows, configs, settings_of_rows, strict=True):
+        # Taking out what a preset does not have changes nothing, and is not measured twice.
+        same = [old for old in done if old["settings"] == settings and old["random_content"] == row.random_content]
         if any(old["series"] == row.series and old["at"] == row.at for old in same):
             continue
         if same and name == "extensions":
             continue
         if row.random_content not in benches:
-            benches[row.random_content] = (RandomContent if row.random_content else Workbench)(
-                graph, find_device(device)
-            )
+            make_bench = RandomContent if row.random_content else Workbench
+            benches[row.random_content] = make_bench(graph, find_device(device))
         val, test = [], []
-        for seed in range(FIRST_SEED, FIRST_SEED + seeds):
-            split = vcr.Split.random(graph.labels, 0.6, 0.2, seed)
+        split_seeds = range(FIRST_SEED, FIRST_SEED + seeds)
+        for seed, split in zip(split_seeds, random_splits(graph, split_seeds), strict=True):
             seeded = replace(config, training=replace(config.training, seed=seed))
             trial = benches[row.random_content].train(split, seeded)
             val.append(trial.val)
             test.append(trial.test)
-        place = {"series": row.series, "at": row.at, "random_content": row.random_content}
-        made = {"command": this_command(), "device": device, "versions": versions()}
-        found.append({**place, "val": val, "test": test, "settings": settings, **made})
-        write_json(file, {**about, "rows": found})
-        print(
-            f"{name} {graph_name} {row.series} {row.at}: {percent(test)}",
-            flush=True,
-        )
+        key = {"series": row.series, "at": row.at, "random_content": row.random_content}
+        made_by = {"command": this_command(), "device": device, "versions": versions()}
+        done.append({**key, "val": val, "test": test, "settings": settings, **made_by})
+        write_json(file, {**about, "rows": done})
+        print(f"{name} {graph_name} {row.series} {row.at}: {percent(test)}", flush=True)
 
 
 def read(folder: Path, study: str) -> dict[str, list[dict[str, Any]]]:
-    """The rows of every graph of a study that was measured, in the study's order of graphs."""
+    """Return the rows of every graph of a study that was measured, in the order of the study."""
     files = {graph: folder / f"{study}-{graph}.json" for graph in STUDIES[study].graphs}
-    return {graph: read_json(file)["rows"] for graph, file in files.items() if file.is_file()}
+    return {graph: read_rows(file) for graph, file in files.items() if file.is_file()}
 
 
 def draw(folder: Path, name: str) -> None:
-    """One panel per graph: lines over numbers, bars over words."""
+    """Draw one panel per graph: lines over numbers, points beside words."""
     study, graphs = STUDIES[name], read(folder, name)
     columns = min(4, len(graphs))
     lines = -(-len(graphs) // columns)
@@ -249,13 +257,13 @@ def draw(folder: Path, name: str) -> None:
             mine = [row for row in rows if row["series"] == label]
             means = [100 * np.mean(row["test"]) for row in mine]
             spreads = [100 * np.std(row["test"], ddof=1) for row in mine]
-            places = [row["at"] for row in mine]
-            if isinstance(places[0], str):
-                panel.errorbar(means, places, xerr=spreads, fmt="o", color=colour, capsize=3)
+            positions = [row["at"] for row in mine]
+            if isinstance(positions[0], str):
+                panel.errorbar(means, positions, xerr=spreads, fmt="o", color=colour, capsize=3)
                 panel.invert_yaxis()
                 panel.set_xlabel("test accuracy, %")
             else:
-                panel.errorbar(places, means, yerr=spreads, marker="o", color=colour, capsize=3, label=label)
+                panel.errorbar(positions, means, yerr=spreads, marker="o", color=colour, capsize=3, label=label)
                 panel.set(xlabel=study.axis, ylabel="test accuracy, %")
         panel.set_title(graph)
         panel.spines[["top", "right"]].set_visible(False)
@@ -269,31 +277,30 @@ def draw(folder: Path, name: str) -> None:
 
 
 def table(folder: Path, name: str) -> str:
-    """The same as Markdown: a row per setting, a column per graph; mean ± deviation of the test accuracy."""
+    """Return a study as Markdown: a row per setting, a column per graph; mean ± deviation of test accuracy."""
     study, graphs = STUDIES[name], read(folder, name)
     cells = {(graph, row["series"], row["at"]): percent(row["test"]) for graph, rows in graphs.items() for row in rows}
-    lines = [f"| {study.axis} | " + " | ".join(graphs) + " |", "| --- |" + " --- |" * len(graphs)]
+    lines = []
     for row in study.rows:
         missing = {graph: "not measured" if alters(study, graph, row) else "-" for graph in graphs}
-        found = [cells.get((graph, row.series, row.at), missing[graph]) for graph in graphs]
-        if set(found) != {"-"}:
-            label = f"{row.series}, {row.at}" if row.series else str(row.at)
-            lines.append(f"| {label} | " + " | ".join(found) + " |")
-    return "\n".join(lines)
+        line = [cells.get((graph, row.series, row.at), missing[graph]) for graph in graphs]
+        if set(line) != {"-"}:
+            lines.append([f"{row.series}, {row.at}" if row.series else str(row.at), *line])
+    return markdown_table([study.axis, *graphs], lines)
 
 
 def alters(study: Study, graph: str, row: Row) -> bool:
-    """Whether a row is another setting than the graph's preset: what it does not have cannot be taken out."""
+    """Return whether a row differs from the graph's preset: what a preset does not have cannot be taken out."""
     base = variant_config(graph, study.variant)
     return study.variant == "paper" or not row.changes or changed(base, row.changes) != base
 
 
 def page(folder: Path) -> str:
-    """All tables with their figures."""
+    """Return the page of all tables with their figures."""
     parts = [
         "# The paper's questions, one setting at a time",
         "Test accuracy in percent, mean ± deviation over split seeds 300 to 304 (Squirrel, Actor, Texas) or to 302, "
-        "from `benchmarks/questions.py`. The paper's presets have a shorter schedule here than in the tables of "
+        "from `python -m benchmarks questions`. The paper's presets have a shorter schedule here than in the tables of "
         "[docs/accuracy.md](../../docs/accuracy.md). A dash: the preset does not have it.",
     ]
     for name, study in STUDIES.items():
@@ -303,17 +310,19 @@ def page(folder: Path) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def main() -> None:
-    """Answer, draw, write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default="data")
-    parser.add_argument("--device", default="auto")
+def make_parser() -> argparse.ArgumentParser:
+    """Return the options of this benchmark."""
+    parser = new_parser(__doc__, device=True, out="results/ablation")
     parser.add_argument("--studies", nargs="+", choices=list(STUDIES), default=list(STUDIES))
     parser.add_argument("--graphs", nargs="+", help="only these")
     parser.add_argument("--seeds", type=int, help="fewer or more of them")
-    parser.add_argument("--out", type=Path, default=Path("results/ablation"))
     parser.add_argument("--draw", action="store_true", help="train nothing")
-    arguments = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    """Train what is missing, draw the figures and write the page."""
+    arguments = make_parser().parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     for name in arguments.studies:
         for graph in STUDIES[name].graphs:
@@ -323,7 +332,3 @@ def main() -> None:
         if read(arguments.out, name):
             draw(arguments.out, name)
     (arguments.out / "README.md").write_text(page(arguments.out))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,8 +1,9 @@
-"""Edge visits against value recall on the generated graph (200,000 nodes, 2 million edges, 200 clusters).
+"""Edge visits against value recall, for our ranking and for plain push, on a generated graph.
 
-python benchmarks/visits.py     about six minutes on two cores
+    python -m benchmarks visits     about six minutes on two cores
 
-Edge visits are free of noise. Writes results/visits.json and results/visits.png.
+The graph has 200,000 nodes, 2 million edges and 200 clusters. Edge visits do not depend on the machine. Writes
+results/visits.json and results/visits.png.
 """
 
 from __future__ import annotations
@@ -12,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
 
 import vcr_graphormer as vcr
-from benchmarks.common import print_table, write_result
-from benchmarks.peers import plain_push, value_recall
+from benchmarks.common import new_parser, print_table, write_result
+from benchmarks.speed.peers import exact_scores, generated_graph, plain_push, random_sources, value_recall
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -26,17 +26,20 @@ TOLERANCES = (0.9, 0.7, 0.5, 0.3, 0.2, 0.15, 0.1, 0.08, 0.06, 0.04)
 EPSILONS = (1e-4, 3e-5, 1e-5, 3e-6, 1e-6)
 
 
-def main() -> None:
-    """Run, print, draw, write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def make_parser() -> argparse.ArgumentParser:
+    """Return the options of this benchmark."""
+    parser = new_parser(__doc__, data=False, out="results/visits.json")
     parser.add_argument("--sources", type=int, default=200)
-    parser.add_argument("--out", default="results/visits.json", type=Path)
-    arguments = parser.parse_args()
-    graph = vcr.generate(200_000, 2_000_000, classes=10, communities=200, homophily=0.75, seed=0, features=0)
+    return parser
+
+
+def main() -> None:
+    """Run both methods, print the rows, draw and write them."""
+    arguments = make_parser().parse_args()
+    graph = generated_graph()
     structure = vcr.structure_connections(graph, 200)
-    sources = np.sort(np.random.default_rng(1).choice(graph.num_nodes, arguments.sources, replace=False))
-    blocks = [vcr.exact_pagerank(graph, structure, part, RESTART) for part in np.array_split(sources, 8)]
-    exact = np.concatenate(blocks)[:, : graph.num_nodes]
+    sources = random_sources(graph, arguments.sources, seed=1)
+    exact = exact_scores(graph, structure, sources, RESTART)
     ranker = vcr.Ranker.prepare(graph, structure, RESTART)
     rows: list[dict[str, Any]] = []
     for tolerance in TOLERANCES:
@@ -54,7 +57,7 @@ def main() -> None:
 
 
 def draw(rows: list[dict[str, Any]], file: Path) -> None:
-    """Recall over visits, both methods."""
+    """Draw recall over visits for both methods."""
     figure, axes = plt.subplots(figsize=(7, 4), dpi=110)
     for method, marker, colour in (("two-level", "o", "#0072B2"), ("plain push", "s", "#D55E00")):
         points = [(row["visits"], row["recall"]) for row in rows if row["method"] == method]
@@ -65,7 +68,3 @@ def draw(rows: list[dict[str, Any]], file: Path) -> None:
     axes.legend(frameon=False)
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, bbox_inches="tight")
-
-
-if __name__ == "__main__":
-    main()

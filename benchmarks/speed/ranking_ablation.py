@@ -1,8 +1,8 @@
-"""What each part of the ranking is worth: recall and edge visits with one part changed at a time.
+"""Recall and edge visits of the ranking with one part of it changed at a time.
 
-python benchmarks/ablation.py --data ROOT      about five minutes on two cores
+    python -m benchmarks ranking_ablation --data ROOT      about five minutes on two cores
 
-Structure connections, 10 clusters, 200 sources. Writes results/ranking_ablation.json.
+Structure connections with the authors' number of clusters, 200 sources. Writes results/ranking_ablation.json.
 """
 
 from __future__ import annotations
@@ -10,33 +10,32 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
 
 import vcr_graphormer as vcr
-from benchmarks.common import print_table, write_result
-from benchmarks.peers import value_recall
-from vcr_graphormer.ranking import second_level as vectors
+from benchmarks.common import new_parser, print_table, variant_config, write_result
+from benchmarks.speed.peers import random_sources, value_recall
+from vcr_graphormer.ranking import second_level
 from vcr_graphormer.ranking.exact import TOLERANCE
 
 K, SOURCES = 20, 200
 
 
 def random_clusters(graph: vcr.Graph, count: int) -> Any:
-    """Clusters that know nothing of the graph."""
+    """Return a random cluster for every node."""
     return np.random.default_rng(0).integers(0, count, graph.num_nodes).astype(np.int32)
 
 
 def run(name: str, root: str) -> list[dict[str, Any]]:
-    """All variants on one graph."""
+    """Return the rows of all variants on one graph."""
     graph = vcr.load_dataset(name, root)
-    structure = vcr.structure_connections(graph, 10)
-    sources = np.sort(np.random.default_rng(2).choice(graph.num_nodes, SOURCES, replace=False))
+    structure = vcr.structure_connections(graph, variant_config(name, "paper").tokens.clusters)
+    sources = random_sources(graph, SOURCES, seed=2)
     exact = vcr.exact_pagerank(graph, structure, sources)[:, : graph.num_nodes]
-    coarse = vectors.coarse_clusters(graph)
+    coarse = second_level.coarse_clusters(graph)
     count = int(coarse.max()) + 1
     rows: list[dict[str, Any]] = []
 
@@ -55,7 +54,7 @@ def run(name: str, root: str) -> list[dict[str, Any]]:
     prepare()  # compile
     for tolerance in (TOLERANCE, 0.05, 0.1, 0.2, 0.7):
         measure(f"tolerance {tolerance}", prepare, tolerance)
-    with mock.patch.object(vectors, "MOST_HUBS", 0):
+    with mock.patch.object(second_level, "MOST_HUBS", 0):
         for tolerance in (TOLERANCE, 0.015):
             measure(f"no hubs, tolerance {tolerance}", prepare, tolerance)
     for factor in (2, 4):
@@ -67,16 +66,14 @@ def run(name: str, root: str) -> list[dict[str, Any]]:
     return rows
 
 
+def make_parser() -> argparse.ArgumentParser:
+    """Return the options of this benchmark."""
+    return new_parser(__doc__, out="results/ranking_ablation.json")
+
+
 def main() -> None:
-    """Run, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default="data", help="folder of the published datasets' raw files")
-    parser.add_argument("--out", default="results/ranking_ablation.json", type=Path)
-    arguments = parser.parse_args()
+    """Run the three graphs, print the rows and write them."""
+    arguments = make_parser().parse_args()
     rows = [row for name in ("Computer", "Squirrel", "PubMed") for row in run(name, arguments.data)]
     print_table(rows)
     write_result(arguments.out, {"k": K, "sources": SOURCES, "rows": rows})
-
-
-if __name__ == "__main__":
-    main()

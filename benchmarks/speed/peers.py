@@ -1,4 +1,4 @@
-"""What the ranking is compared with: plain push on the rewired graph, PyG's get_ppr, and exact value recall."""
+"""Methods that the ranking is compared with: exact scores, plain push and PyG's get_ppr; and the recall of a list."""
 
 from __future__ import annotations
 
@@ -13,9 +13,27 @@ import vcr_graphormer as vcr
 from vcr_graphormer.ranking.exact import transition_matrix
 
 
+def generated_graph() -> vcr.Graph:
+    """Return the generated graph of the ranking benchmarks: 200,000 nodes, 2 million edges, 200 communities."""
+    return vcr.generate(200_000, 2_000_000, classes=10, communities=200, homophily=0.75, seed=0, features=0)
+
+
+def random_sources(graph: vcr.Graph, count: int, seed: int) -> NDArray[np.int64]:
+    """Return distinct random nodes in ascending order."""
+    return np.sort(np.random.default_rng(seed).choice(graph.num_nodes, count, replace=False))
+
+
+def exact_scores(
+    graph: vcr.Graph, connections: vcr.Connections, sources: NDArray[np.int64], restart: float
+) -> NDArray[np.float64]:
+    """Return the exact scores of ordinary nodes [sources, nodes], computed in eight blocks to save memory."""
+    blocks = [vcr.exact_pagerank(graph, connections, part, restart) for part in np.array_split(sources, 8)]
+    return np.concatenate(blocks)[:, : graph.num_nodes]
+
+
 @nb.njit(cache=True)
 def _plain_push(indptr, indices, source, restart, epsilon, estimate, residual, queued):  # type: ignore[no-untyped-def]
-    """Andersen, Chung and Lang's push on an unweighted graph; returns the touched nodes and the edge visits."""
+    """Run the push of Andersen, Chung and Lang on an unweighted graph; return touched nodes and edge visits."""
     queue, touched, visits = [source], [source], 0
     residual[source] = 1.0
     queued[source] = True
@@ -43,7 +61,7 @@ def _plain_push(indptr, indices, source, restart, epsilon, estimate, residual, q
 def plain_push(
     graph: vcr.Graph, connections: vcr.Connections, sources: NDArray[np.int64], k: int, restart: float, epsilon: float
 ) -> tuple[NDArray[np.int32], float]:
-    """Top k by plain push on the materialised rewired graph, and mean edge visits per source."""
+    """Return the top k by plain push on the rewired graph, and the mean number of edge visits per source."""
     matrix = transition_matrix(graph, connections)
     estimate, residual = (np.zeros(matrix.shape[0]) for _ in range(2))
     queued = np.zeros(matrix.shape[0], dtype=np.bool_)
@@ -63,7 +81,7 @@ def plain_push(
 def pyg_ranking(
     graph: vcr.Graph, connections: vcr.Connections | None, sources: Any, k: int, restart: float, epsilon: float
 ) -> tuple[NDArray[np.int32], float]:
-    """Top k by PyG's get_ppr on the rewired graph, and its own seconds (compilation and sorting not counted)."""
+    """Return the top k by PyG's get_ppr on the rewired graph, and its seconds without compilation and sorting."""
     import torch
     from torch_geometric.utils import get_ppr
 
@@ -81,21 +99,21 @@ def pyg_ranking(
     ids = np.full((len(sources), k), -1, dtype=np.int32)
     starts = np.searchsorted(source[order], sources)
     stops = np.searchsorted(source[order], sources, side="right")
-    for place, (begin, end) in enumerate(zip(starts, stops, strict=True)):
+    for row, (begin, end) in enumerate(zip(starts, stops, strict=True)):
         best = node[order[begin : min(end, begin + k)]]
-        ids[place, : len(best)] = best
+        ids[row, : len(best)] = best
     return ids, seconds
 
 
 def value_recall(ids: NDArray[np.int32], exact: NDArray[np.float64], sources: Any, k: int) -> float:
-    """Share of returned nodes whose exact score is at least 0.99 × the exact k-th score; mean over sources."""
-    shares = []
+    """Return the fraction of listed nodes with an exact score of at least 0.99 × the exact k-th; mean over sources."""
+    recalls = []
     for row, source, scores in zip(ids, sources, exact, strict=True):
         others = np.delete(scores, source)
         reachable = min(k, int((others > 0).sum()))
         if reachable == 0:
             continue
         bar = 0.99 * np.sort(others)[-reachable]
-        found = row[row >= 0]
-        shares.append(float((scores[found] >= bar).sum() / reachable))
-    return float(np.mean(shares))
+        listed = row[row >= 0]
+        recalls.append(float((scores[listed] >= bar).sum() / reachable))
+    return float(np.mean(recalls))

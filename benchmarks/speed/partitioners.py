@@ -1,10 +1,11 @@
-"""METIS and propagation as partitioners: edges cut, balance, seconds, memory, and what rankings on them recall.
+"""METIS and propagation as partitioners: edges cut, balance, seconds, memory, and the recall of rankings on them.
 
-    python benchmarks/partitioners.py --data ROOT [--folder FOLDER]     results/partitioners.json
+    python -m benchmarks partitioners --data ROOT --folder FOLDER
 
-Clusters as the authors use them, and as many as the second level of the rankings has. Value recall@20 of 100 sources on
-the graph with these super nodes, the second level made by the same partitioner. FOLDER is one that
-`scale.py --keep` left: its largest graph is then cut too (no recall: the exact ranking would take hours).
+The numbers of clusters are the authors', and that of the coarse clusters of the rankings. Value recall@20 of 100
+sources is on the graph with these super nodes; the same partitioner makes the coarse clusters. FOLDER, which is
+optional, is one that `python -m benchmarks scale --keep` left: its largest graph is partitioned too, without recall,
+since its exact ranking would take hours. Writes results/partitioners.json.
 """
 
 from __future__ import annotations
@@ -17,29 +18,35 @@ from typing import Any
 import numpy as np
 
 import vcr_graphormer as vcr
-from benchmarks.common import print_table, write_result
-from benchmarks.peers import value_recall
-from benchmarks.scale import in_a_process
-from benchmarks.training import load
+from benchmarks.common import (
+    in_a_process,
+    load_graph,
+    markdown_table,
+    new_parser,
+    print_table,
+    variant_config,
+    write_result,
+)
+from benchmarks.speed.peers import value_recall
 from vcr_graphormer.base.machine import peak_memory, reset_peak_memory
 from vcr_graphormer.ranking.connections import PARTITIONERS
 from vcr_graphormer.ranking.second_level import coarse_clusters
 
-CLUSTERS = {"PubMed": 10, "Computer": 10, "Photo": 10, "Physics": 50, "Squirrel": 10}
+GRAPHS = ("PubMed", "Computer", "Photo", "Physics", "Squirrel")
 
 
 def measure(name: str, root: str, partitioner: str, count: int, recall: bool) -> dict[str, Any]:
-    """One row."""
+    """Return one row: a graph cut by one partitioner."""
     vcr.structure_connections(vcr.generate(500, 2000), 3, partitioner=partitioner)  # compile
-    graph = load(name, root)
-    largest = int(np.asarray(graph.indices).max())  # read the edges, so that they do not count
+    graph = load_graph(name, root)
+    largest = int(np.asarray(graph.indices).max())  # read the edges now, so that they do not count
     assert largest < graph.num_nodes
     reset_peak_memory()
     before, start = peak_memory(), time.perf_counter()
-    made = vcr.structure_connections(graph, count, partitioner=partitioner)
+    connections = vcr.structure_connections(graph, count, partitioner=partitioner)
     row = {"graph": name, "clusters": count, "partitioner": partitioner, "seconds": time.perf_counter() - start}
-    row |= {"edges_cut": cut(graph, made.assignment)}
-    row |= {"largest_over_mean": float(made.sizes.max() * count / graph.num_nodes)}
+    row |= {"edges_cut": cut(graph, connections.assignment)}
+    row |= {"largest_over_mean": float(connections.sizes.max() * count / graph.num_nodes)}
     start = time.perf_counter()
     coarse = coarse_clusters(graph, partitioner=partitioner)
     row |= {"coarse_clusters": int(coarse.max()) + 1, "coarse_seconds": time.perf_counter() - start}
@@ -48,14 +55,14 @@ def measure(name: str, root: str, partitioner: str, count: int, recall: bool) ->
     row |= {"bytes_per_arc": used / graph.num_arcs, "bytes_per_node": used / graph.num_nodes}
     if recall:
         sources = np.random.default_rng(0).choice(graph.num_nodes, 100, replace=False)
-        exact = vcr.exact_pagerank(graph, made, sources)[:, : graph.num_nodes]
-        found = vcr.rank(graph, made, k=20, sources=sources, partitioner=partitioner)
-        row["value_recall"] = value_recall(found.ids, exact, sources, 20)
+        exact = vcr.exact_pagerank(graph, connections, sources)[:, : graph.num_nodes]
+        ranking = vcr.rank(graph, connections, k=20, sources=sources, partitioner=partitioner)
+        row["value_recall"] = value_recall(ranking.ids, exact, sources, 20)
     return row
 
 
 def cut(graph: vcr.Graph, clusters: Any) -> float:
-    """Share of arcs between clusters, by blocks of rows."""
+    """Return the fraction of arcs between clusters, counted by blocks of rows."""
     crossing = 0
     for start in range(0, graph.num_nodes, 1 << 16):
         stop = min(start + (1 << 16), graph.num_nodes)
@@ -76,29 +83,31 @@ COLUMNS = {
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The rows of results/partitioners.json as Markdown."""
-    lines = [f"| graph, clusters | partitioner | {' | '.join(COLUMNS)} |", "| --- " * (len(COLUMNS) + 2) + "|"]
+    """Return the rows of results/partitioners.json as Markdown."""
+    lines = []
     for row in rows:
         cells = [
             f"{row[key]:.3g}" if key != "value_recall" else f"{row[key]:.4f}" for key in COLUMNS.values() if key in row
         ]
         cells += ["not measured"] * (len(COLUMNS) - len(cells))
-        lines.append(f"| {row['graph']}, {row['clusters']} | {row['partitioner']} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append([f"{row['graph']}, {row['clusters']}", row["partitioner"], *cells])
+    return markdown_table(["graph, clusters", "partitioner", *COLUMNS], lines)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the options of this benchmark."""
+    parser = new_parser(__doc__, graphs=GRAPHS, out="results/partitioners.json")
+    parser.add_argument("--folder", type=Path, help="a folder that the benchmark scale left")
+    return parser
 
 
 def main() -> None:
-    """Every graph by both."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default="data")
-    parser.add_argument("--graphs", nargs="*", default=list(CLUSTERS))
-    parser.add_argument("--folder", type=Path, help="as of scale.py")
-    parser.add_argument("--out", type=Path, default=Path("results/partitioners.json"))
-    arguments = parser.parse_args()
-    cases = [(name, arguments.data, CLUSTERS[name], True) for name in arguments.graphs]
+    """Cut every graph by both partitioners, each in a process of its own."""
+    arguments = make_parser().parse_args()
+    cases = [(name, arguments.data, variant_config(name, "paper").tokens.clusters, True) for name in arguments.graphs]
     if arguments.folder is not None:
         largest = max(arguments.folder.iterdir(), key=lambda folder: float(folder.name))
-        cases.append(("graph", str(largest), 300, False))
+        cases.append(("graph", str(largest), variant_config("Amazon2M", "paper").tokens.clusters, False))
     rows = []
     for name, root, count, recall in cases:
         for partitioner in PARTITIONERS:
@@ -107,7 +116,3 @@ def main() -> None:
     for row in rows:
         row["graph"] = "Amazon2M's shape" if row["graph"] == "graph" else row["graph"]
     write_result(arguments.out, {"rows": rows})
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
-"""The plain way to train on token lists: gather the dense (batch, tokens, d + 1) tensor, then project it.
+"""The plain reference implementation of the model: gather one dense tensor (batch, tokens, d + 1), then project it.
 
-The same model as `vcr_graphormer.VCRGraphormer`, with the same weights, written as one would write it first: one dense
-tensor per batch, separate query, key and value products, softmax attention spelled out, one piece per batch.
+It has the weights of a `vcr_graphormer.VCRGraphormer` and computes the same, written as one would write it first: one
+dense tensor per batch, separate products for queries, keys and values, and softmax attention in full.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from vcr_graphormer.model.transformer import EncoderLayer, VCRGraphormer
 
 
 def dense_matrix(matrix: Tensor | SparseRows) -> Tensor:
-    """A dense float32 copy."""
+    """Return a dense float32 copy."""
     if isinstance(matrix, Tensor):
         return matrix.float()
     full = torch.zeros(matrix.shape, device=matrix.values.device)
@@ -28,7 +28,7 @@ def dense_matrix(matrix: Tensor | SparseRows) -> Tensor:
 
 
 class DenseReference(nn.Module):
-    """Shares the parameters of a `VCRGraphormer` without extensions, and computes the same by the plain way."""
+    """A module that shares the parameters of a `VCRGraphormer` without extensions and computes the same."""
 
     def __init__(self, model: VCRGraphormer, inputs: Inputs) -> None:
         super().__init__()
@@ -38,17 +38,17 @@ class DenseReference(nn.Module):
         self.hops = [dense_matrix(hop)[:, :width].contiguous() for hop in inputs.hops]
 
     def gather(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
-        """Token lists as one dense tensor, and the mask."""
+        """Return the token lists of nodes as one dense tensor, and which tokens exist."""
         ids, scores = self.inputs.ids[0][nodes], self.inputs.scores[0][nodes].float()
         neighbours = self.features[ids.clamp(min=0).long()]  # (batch, neighbours, d)
         hops = torch.stack([hop[nodes] for hop in self.hops], 1)
         features = torch.cat([self.features[nodes][:, None], hops, neighbours], 1)
         weights = torch.cat([self.inputs.own_scores.expand(len(nodes), -1), scores], 1)
-        shown = torch.ones(len(nodes), 1 + len(self.hops), dtype=torch.bool, device=ids.device)
-        return torch.cat([features, weights[..., None]], 2), torch.cat([shown, ids >= 0], 1)
+        own = torch.ones(len(nodes), 1 + len(self.hops), dtype=torch.bool, device=ids.device)
+        return torch.cat([features, weights[..., None]], 2), torch.cat([own, ids >= 0], 1)
 
     def forward(self, nodes: Tensor) -> Tensor:
-        """Logits."""
+        """Return the logits of nodes."""
         model = self.model
         tokens, mask = self.gather(nodes)
         weight = torch.cat([model.feature_weights[0], model.score_weight[None]])
@@ -64,8 +64,8 @@ class DenseReference(nn.Module):
         return logits
 
     def encode(self, layer: EncoderLayer, current: Tensor, mask: Tensor) -> Tensor:
-        """One encoder layer, attention spelled out."""
-        share, drop = self.model.config.attention_dropout, self.model.config.dropout
+        """Run one encoder layer with attention in full."""
+        attention_dropout, dropout = self.model.config.attention_dropout, self.model.config.dropout
         size, length, width = current.shape
         normed = layer.first_norm(current)
         rows, offsets = layer.query_key_value.weight.chunk(3), layer.query_key_value.bias.chunk(3)
@@ -75,10 +75,10 @@ class DenseReference(nn.Module):
         )
         scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
         weights = scores.masked_fill(~mask[:, None, None], -math.inf).softmax(-1)
-        mixed = F.dropout(weights, share, self.training) @ value
+        mixed = F.dropout(weights, attention_dropout, self.training) @ value
         mixed = layer.mix(mixed.transpose(1, 2).reshape(size, length, width))
-        current = current + F.dropout(mixed, drop, self.training)
+        current = current + F.dropout(mixed, dropout, self.training)
         first, second = layer.feedforward[0], layer.feedforward[3]
-        inner = F.dropout(F.gelu(first(layer.second_norm(current))), drop, self.training)
-        result: Tensor = current + F.dropout(second(inner), drop, self.training)
+        inner = F.dropout(F.gelu(first(layer.second_norm(current))), dropout, self.training)
+        result: Tensor = current + F.dropout(second(inner), dropout, self.training)
         return result

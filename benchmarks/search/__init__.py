@@ -1,0 +1,1 @@
+"""Search for settings by validation accuracy, and choose the presets from its log."""

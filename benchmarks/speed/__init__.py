@@ -1,0 +1,1 @@
+"""Time, memory and quality of rankings, token lists, training and explanations."""

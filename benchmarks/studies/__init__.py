@@ -1,0 +1,1 @@
+"""Studies that change one thing at a time and compare accuracy."""
