@@ -1,7 +1,7 @@
-"""Draw the pictures of the README from real data.
+"""Draw the pictures of the docs from real data.
 
-python docs/pictures.py                     the embedded graph
-python docs/pictures.py --report FILE --node 7      a report's token explorer, for FILE made by vcr-graphormer report
+python docs/pictures.py                             # digits.png: the embedded graph
+python docs/pictures.py --report FILE --node 7      # report.png: the explorer of FILE, made by vcr-graphormer report
 """
 
 import argparse
@@ -23,7 +23,7 @@ COLOURS = ["#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#C
 
 
 def draw_digits(file: Path) -> None:
-    """The embedded graph: images placed by likeness, linked to their mutual nearest neighbours."""
+    """Draw the embedded graph: similar images close together, linked to their mutual nearest neighbours."""
     graph = vcr.digits()
     features, labels = np.asarray(graph.features), np.asarray(graph.labels)
     places = TSNE(init="pca", random_state=0).fit_transform(features)
@@ -45,7 +45,7 @@ def draw_digits(file: Path) -> None:
 
 
 def photograph_report(report: Path, node: int, file: Path) -> None:
-    """The token explorer of a report as a browser shows it."""
+    """Take a picture of a report's token explorer in a browser."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
