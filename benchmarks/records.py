@@ -12,8 +12,8 @@ from benchmarks.workbench import Workbench
 from vcr_graphormer.base.files import read_json, write_json
 from vcr_graphormer.data.datasets import load_dataset, load_splits, paper_split
 from vcr_graphormer.data.graph import Graph
-from vcr_graphormer.data.metrics import choose_metric
 from vcr_graphormer.data.split import Split
+from vcr_graphormer.data.tasks import TASKS, choose_metric
 from vcr_graphormer.errors import ConfigError, StoreError
 from vcr_graphormer.runs.config import Config
 from vcr_graphormer.runs.run import versions
@@ -132,7 +132,7 @@ def measure_accuracy(
             benches[directed] = Workbench(load_dataset(plan.dataset, root, directed), find_device(device))
         bench = benches[directed]
         graph = bench.graph
-        metric = choose_metric(config.training.metric, graph.task)
+        metric = choose_metric(config.training.metric, TASKS[graph.task])
         about = {"dataset": graph.name, "protocol": plan.protocol, "variant": variant, "metric": metric}
         record = Record(folder, about, _settings(config), force)
         files.append(record.file)

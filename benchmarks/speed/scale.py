@@ -35,7 +35,7 @@ from benchmarks.common import (
 )
 from benchmarks.speed.steps import make_trainer
 from vcr_graphormer.base.machine import peak_memory
-from vcr_graphormer.tokens.resources import METIS_PER_ARC, PARTITION_PER_NODE, THREAD_PER_NODE, VECTORS_PER_NODE
+from vcr_graphormer.ranking.pagerank import METIS_PER_ARC, PARTITION_PER_NODE, THREAD_PER_NODE, VECTORS_PER_NODE
 
 NODES, EDGES, FEATURES, CLASSES = 2_449_029, 61_859_140, 100, 47
 RANKINGS = ("structure vectors", "structure ranking", "content vectors", "content ranking")
@@ -77,7 +77,7 @@ def train(folder: Path, steps: int) -> dict[str, Any]:
     config = variant_config("Amazon2M", "paper")
     [split] = random_splits(graph, [0])
     inputs = vcr.make_inputs(graph, store, config.model, split.train, torch.device("cpu"), streamed=True)
-    trainer, labels = make_trainer(graph, store, split, config, inputs), np.asarray(graph.labels)
+    trainer, labels = make_trainer(graph, split, config, inputs), np.asarray(graph.labels)
     size, order = config.training.batch_size, np.random.default_rng(0).permutation(split.train)
     steps = min(steps, (len(order) // size - 1) // 2)
     parts = [torch.from_numpy(order[i * size : (i + 1) * size]) for i in range(1 + 2 * steps)]

@@ -5,25 +5,20 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
 import vcr_graphormer as vcr
-from vcr_graphormer.training.trainer import Examples, Trainer
+from vcr_graphormer.training.trainer import Trainer
 
 
-def make_trainer(
-    graph: vcr.Graph, store: vcr.TokenStore, split: vcr.Split, config: vcr.Config, inputs: vcr.Inputs
-) -> Trainer:
+def make_trainer(graph: vcr.Graph, split: vcr.Split, config: vcr.Config, inputs: vcr.Inputs) -> Trainer:
     """Return a trainer of a classification model with fresh weights of seed 0, on the device of the inputs."""
-    torch.manual_seed(0)
-    structure = int(store.ids("structure").shape[1])
-    model = vcr.VCRGraphormer(config.model, graph.num_features, graph.num_classes, store.num_hops, structure)
-    labels = np.asarray(graph.labels)
-    train, val = (Examples(nodes, labels[nodes]) for nodes in (split.train, split.val))
-    trainer = Trainer(model.to(inputs.device), inputs, train, val, "classification", config.training)
+    training = replace(config.training, seed=0)
+    trainer = Trainer.of(graph, split, inputs=inputs, model=config.model, training=training)
     trainer.model.train()
     return trainer
 

@@ -97,7 +97,7 @@ def measure(
     inputs = vcr.make_inputs(graph, store, config.model, split.train, device, precision, streamed)
     size, labels = min(config.training.batch_size, len(split.train)), np.asarray(graph.labels)
     config = replace(config, training=replace(config.training, batch_size=size))
-    trainer = make_trainer(graph, store, split, config, inputs)
+    trainer = make_trainer(graph, split, config, inputs)
     random, warm_up = np.random.default_rng(0), 6
     parts = [torch.from_numpy(random.choice(split.train, size, replace=False)) for _ in range(steps + warm_up)]
     targets = [torch.from_numpy(labels[part.numpy()]).to(device) for part in parts]

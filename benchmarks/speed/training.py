@@ -61,7 +61,7 @@ def measure(name: str, root: str, tokens: str, device: torch.device, repeats: in
     precision = choose_precision("auto", device)
     inputs = vcr.make_inputs(graph, store, config.model, split.train, device, precision)
     exact = vcr.make_inputs(graph, store, config.model, split.train, device, torch.float32)
-    trainer = make_trainer(graph, store, split, config, inputs)
+    trainer = make_trainer(graph, split, config, inputs)
     model, batch = trainer.model, split.train[: config.training.batch_size]
     nodes = torch.from_numpy(batch).to(device)
     targets = torch.from_numpy(np.asarray(graph.labels)[batch]).to(device)

@@ -20,7 +20,6 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import torch
-from torch import Tensor
 
 import vcr_graphormer as vcr
 from benchmarks.common import (
@@ -40,6 +39,7 @@ from vcr_graphormer.data.split import Split
 from vcr_graphormer.model.config import ModelConfig
 from vcr_graphormer.runs.run import versions
 from vcr_graphormer.tokens.config import TokenConfig
+from vcr_graphormer.tokens.lists import TokenLists
 from vcr_graphormer.training.config import TrainConfig
 from vcr_graphormer.training.devices import find_device
 
@@ -173,13 +173,13 @@ STUDIES = {
 class RandomContent(Workbench):
     """A workbench whose content neighbours are random nodes with the scores of the real ones."""
 
-    def _ranking(self, kind: str, split: Split, tokens: TokenConfig, content: str) -> tuple[Tensor, Tensor]:
-        ids, scores = super()._ranking(kind, split, tokens, content)
-        if kind == "structure":
-            return ids, scores
+    def lists(self, split: Split, tokens: TokenConfig) -> TokenLists:
+        """Return the lists of the workbench with other content neighbours; padding stays."""
+        lists = super().lists(split, tokens)
+        ids = torch.from_numpy(lists.ids("content"))
         generator = torch.Generator().manual_seed(tokens.seed)
-        random = torch.randint(self.graph.num_nodes, ids.shape, generator=generator, dtype=ids.dtype).to(ids.device)
-        return torch.where(ids < 0, ids, random), scores
+        random = torch.randint(self.graph.num_nodes, ids.shape, generator=generator, dtype=ids.dtype)
+        return replace(lists, arrays={**lists.arrays, "content_ids": torch.where(ids < 0, ids, random).numpy()})
 
 
 def changed(config: vcr.Config, changes: dict[str, Any]) -> vcr.Config:
