@@ -6,7 +6,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-
 # Where each public name lives. They are imported on first use, so that `vcr-graphormer --help` stays fast.
 _HOMES = {
     "LinkRanker": "ranking.links",

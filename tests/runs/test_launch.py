@@ -308,7 +308,7 @@ def test_out_of_memory_says_what_to_lower(
 @pytest.mark.parametrize(("name", "low", "high"), [("Cora", 0.83, 0.885), ("Photo", 0.935, 0.965)])
 def test_the_papers_variant_on_real_data(data_root: Path, tmp_path: Path, name: str, low: float, high: float) -> None:
     # Random 60/20/20 splits, three seeds, a narrower and shorter training than the paper's. The bands hold the spread
-    # over seeds several times; a model that reads only the node itself (0.707 and 0.919, docs/log.md) falls out of them.
+    # over seeds several times; a model that reads only the node itself (0.707 and 0.919, docs/log.md) falls out.
     config = Config(
         data=DataConfig(dataset=name, root=str(data_root), split="random"),
         tokens=vcr.TokenConfig(hops=3, clusters=10, structure_tokens=5, content_tokens=5),

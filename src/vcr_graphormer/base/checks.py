@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from ..errors import ConfigError, GraphError
 
 Array: TypeAlias = NDArray[Any]
-
-
 LARGEST_ID = np.iinfo(np.int32).max
 
 

@@ -17,10 +17,8 @@ from .checks import Array
 from .files import _cannot_write, replace_file, write_array
 
 MANIFEST = "manifest.json"
-
 # Elements hashed at once: `digest` of a memory-mapped array copies at most 32 MiB of 8-byte numbers.
 _HASH_BLOCK = 1 << 22
-
 MapMode = Literal["r", "c"]
 
 

@@ -15,11 +15,7 @@ from ..errors import ConfigError
 
 # Linux: writing "5" here sets VmHWM, the peak of resident memory, back to the present use (man proc_pid_clear_refs).
 _CLEAR = Path("/proc/self/clear_refs")
-
-
 _RESET_PEAK = "5"
-
-
 _STATUS = Path("/proc/self/status")
 
 

@@ -16,15 +16,19 @@ SUMMARY_NODES = 1000
 
 def explain(
     run: RunFolder,
-    node: Annotated[str | None, typer.Option(help="Id or name; without it the whole run is summed up.")] = None,
-    output: Annotated[
-        str | None, typer.Option("--class", help="Explain this class instead of the predicted one.")
+    node: Annotated[
+        str | None, typer.Option(metavar="NODE", help="Id or name; without it, averages over many nodes.")
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a page of this node to a .html file.")] = None,
+    output: Annotated[
+        str | None, typer.Option("--class", metavar="NAME", help="Explain this class instead of the predicted one.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page of this node to a .html file.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     device: Device = "auto",
 ) -> None:
-    """Show which tokens a prediction rests on: score, distance, attention, and effect when the token is hidden."""
+    """Show which tokens a prediction rests on. Lists score, distance, attention, and the effect of hiding the token."""
     from ..report.numbers import describe_rewiring, summarize
     from ..report.page import write_explanation
     from ..runs.run import Run
@@ -58,12 +62,13 @@ def explain(
 
 def report(
     run: RunFolder,
-    out: Annotated[Path | None, typer.Option(help="The page (default: report.html in the run folder).")] = None,
-    nodes: Annotated[int, typer.Option(help="Nodes in the token explorer at most.")] = 2000,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The page (default: report.html in the run folder).")
+    ] = None,
+    nodes: Annotated[int, typer.Option(metavar="N", help="Most nodes in the token explorer.")] = 2000,
     device: Device = "auto",
 ) -> None:
-    """Write a run as one HTML page that needs no network: numbers, curves, errors, tokens and an explorer."""
-    from ..report.page import write_report
+    """Write a run as one HTML page. It has numbers, curves, errors and an explorer of tokens, and needs no network."""
     from ..runs.run import Run
     from .console import StageProgress
 
@@ -73,5 +78,5 @@ def report(
     opened = Run.open(run, device)
     opened.check_finished()
     with StageProgress() as progress:
-        file = write_report(opened, out, nodes, progress)
+        file = opened.report(out, nodes, progress)
     typer.echo(f"written: {file} ({file.stat().st_size / 1e6:.1f} MB): open it in a browser")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -12,47 +15,42 @@ from ..errors import ConfigError, StoreError
 if TYPE_CHECKING:
     from ..runs.config import Config
 
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file with the sections of a run.")]
-
-
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="TOML file with the settings of a run.")
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="SECTION.KEY=VALUE", help="Override one value; repeatable. See: vcr-graphormer settings"
+        "--set",
+        metavar="SECTION.KEY=VALUE",
+        help="Change one setting; may be given several times. All settings: vcr-graphormer settings",
     ),
 ]
-
-
 DataRoot = Annotated[
     str | None,
-    typer.Option("--data", metavar="ROOT", help="Folder of the published datasets' raw files (default: data)."),
+    typer.Option("--data", metavar="ROOT", help="Folder with the raw files of published datasets (default: data)."),
 ]
-
-
 DatasetName = Annotated[
-    str | None, typer.Option("--dataset", help="A known name, or the path of your own data (default: digits).")
+    str | None,
+    typer.Option(
+        "--dataset", metavar="NAME|PATH", help="A published dataset, or the path of your own data (default: digits)."
+    ),
 ]
-
-
 Variant = Annotated[
     str,
     typer.Option(
-        "--variant", help="Preset of a known dataset: default (ours), paper, hops (only), pagerank (no super nodes)."
+        "--variant",
+        metavar="NAME",
+        help="Which settings of a published dataset: default (our best), paper (the authors'), hops (the node and its "
+        "hops only), pagerank (neighbours without super nodes).",
     ),
 ]
-
-
-Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
-
-
+Device = Annotated[str, typer.Option("--device", metavar="DEVICE", help="Where to compute: auto, cpu, cuda or cuda:N.")]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, made by train.")]
-
-
 Nodes = Annotated[
-    str | None, typer.Option("--nodes", help="Node ids or names, separated by commas; @FILE: one per line.")
+    str | None,
+    typer.Option("--nodes", metavar="NODES", help="Node ids or names, separated by commas; @FILE reads one per line."),
 ]
-
-
 Scheduler = Annotated[
     str | None,
     typer.Option(
@@ -61,27 +59,106 @@ Scheduler = Annotated[
         help="Rank on the workers of a dask scheduler; graph and --out lie on a filesystem that all machines share.",
     ),
 ]
+Threads = Annotated[
+    int | None, typer.Option("--threads", metavar="N", help="Threads for the token lists (default: all cores).")
+]
 
 
-Threads = Annotated[int | None, typer.Option("--threads", help="For the token lists; default: all cores.")]
+@dataclass(frozen=True)
+class Chosen:
+    """The options that choose data and settings, the same for every command that starts from data."""
+
+    dataset: DatasetName = None
+    data: DataRoot = None
+    config: ConfigFile = None
+    variant: Variant = "default"
+    override: Settings = None
+
+    @property
+    def given(self) -> bool:
+        """Return whether any of them was given."""
+        return any((self.dataset, self.data, self.config, self.override)) or self.variant != "default"
+
+    def load(self) -> Config:
+        """Read the TOML file or the dataset's preset, then the other options, then `--set`, later ones winning."""
+        _check_root(self.data)
+        named = self.dataset or self.config or any(text.startswith("data.dataset=") for text in self.override or ())
+        if self.data is not None and not named:
+            raise ConfigError(
+                f"--data is the folder with the raw files of published datasets: say which one by --dataset NAME; for "
+                f"your own data write --dataset {self.data}"
+            )
+        return read_config(self.config, self.override, self.variant, dataset=self.dataset, root=self.data)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The options that say where to compute."""
+
+    device: Device = "auto"
+    threads: Threads = None
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take groups of options: a parameter of a dataclass type becomes one option per field.
+
+    >>> @with_groups
+    ... def show(machine: Machine, name: str) -> None: ...
+    >>> list(inspect.signature(show).parameters)
+    ['device', 'threads', 'name']
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if is_dataclass(hint) and isinstance(hint, type)}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name not in groups:
+            own = parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
+            parameters.append(own)
+            continue
+        kinds = get_type_hints(groups[name], include_extras=True)
+        parameters += [
+            inspect.Parameter(
+                item.name, inspect.Parameter.KEYWORD_ONLY, default=item.default, annotation=kinds[item.name]
+            )
+            for item in fields(groups[name])
+        ]
+
+    def run(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{item.name: values.pop(item.name) for item in fields(group)})
+        command(**values)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
 
 
 def read_config(file: Path | None, settings: list[str] | None, variant: str = "default", **given: str | None) -> Config:
-    """The TOML file or the dataset's preset, then the command's own options, then `--set`, later ones winning."""
+    """Read the TOML file or the dataset's preset, then the command's own options, then `--set`, later ones winning."""
     from ..runs.config import load_config
 
+    _check_root(given.get("root"))
     data = {key: value for key, value in given.items() if value is not None}
     return load_config(file, settings or [], {"data": data}, variant)
 
 
+def _check_root(root: str | None) -> None:
+    """Refuse a dataset's name where the folder of raw files is asked for: both options begin alike."""
+    from ..data.datasets import find_dataset
+
+    if root is not None and find_dataset(root) is not None and not Path(root).is_dir():
+        raise ConfigError(f"--data is the folder with the raw files: for the dataset write --dataset {root}")
+
+
 def say_error(text: str) -> None:
-    """One line in red on the error stream."""
+    """Print one line in red on the error stream."""
     typer.secho("error: ", fg="red", bold=True, nl=False, err=True)
     typer.echo(text, err=True)
 
 
 def read_nodes(text: str | None) -> list[str] | None:
-    """The nodes of `--nodes`: a list of texts, or None for all."""
+    """Return the nodes of `--nodes` as texts, or None for all."""
     if text is None:
         return None
     if text.startswith("@"):
@@ -97,7 +174,7 @@ def read_nodes(text: str | None) -> list[str] | None:
 
 
 def check_output(file: Path | None, endings: tuple[str, ...]) -> None:
-    """Refuse before the work, not after."""
+    """Refuse a file that cannot be written, before the work and not after it."""
     if file is None:
         return
     if file.suffix not in endings:

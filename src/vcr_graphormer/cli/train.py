@@ -1,31 +1,17 @@
-"""The commands about runs: train, evaluate, predict, embed."""
+"""The commands that make token lists and runs: tokenize, train."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import ConfigError
-from .options import (
-    ConfigFile,
-    DataRoot,
-    DatasetName,
-    Device,
-    Nodes,
-    RunFolder,
-    Settings,
-    Threads,
-    Variant,
-    check_output,
-    read_config,
-    read_nodes,
-    say_error,
-)
+from .options import Chosen, Machine, Scheduler, Threads, say_error
 
 if TYPE_CHECKING:
     from ..data.graph import Graph
@@ -51,21 +37,21 @@ def show_progress(epochs: int, writer: Any = None) -> Iterator[tuple[Callable[..
 
 
 def train(
-    dataset: DatasetName = None,
-    data: DataRoot = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder (default: runs/DATASET).")] = None,
-    config: ConfigFile = None,
-    variant: Variant = "default",
-    override: Settings = None,
-    seeds: Annotated[int | None, typer.Option(help="Repeat with seeds 0 to N-1: mean and deviation.")] = None,
-    device: Device = "auto",
-    tokens: Annotated[Path | None, typer.Option(help="A token store to share between runs; made if missing.")] = None,
+    data: Chosen,
+    machine: Machine,
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="The run folder (default: runs/DATASET).")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(metavar="N", help="Train with seeds 0 to N-1 and show mean and deviation.")
+    ] = None,
+    tokens: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Token lists to share between runs; made if they are not there."),
+    ] = None,
     resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Continue an interrupted run.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the run in the folder.")] = False,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard.")] = False,
-    threads: Threads = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the run that is in the folder.")] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard too.")] = False,
 ) -> None:
-    """Tokenize, train, evaluate: leaves a run folder with settings, weights, metrics and predictions."""
+    """Make token lists, train, evaluate. Leaves a run folder with settings, weights, metrics and predictions."""
     from ..data.datasets import load_labelled
     from ..runs.launch import SEEDS_FILE, Watched, train_loaded
     from ..runs.launch import resume as resume_run
@@ -75,13 +61,12 @@ def train(
 
     def choose() -> tuple[Path, Config]:
         if resume is not None:
-            given = (dataset, data, out, config, override, seeds, tokens, force)
-            if any(given) or variant != "default":
+            if data.given or any((out, seeds, tokens, force)):
                 raise ConfigError("--resume takes the settings of the run: leave out the other options")
             if (resume / SEEDS_FILE).is_file():
                 raise ConfigError(f"{resume} holds the runs of several seeds: give the same train command again")
-            return resume, Run.open(resume, device).config
-        chosen = read_config(config, override, variant, dataset=dataset, root=data)
+            return resume, Run.open(resume, machine.device).config
+        chosen = data.load()
         if seeds is not None and (tokens is not None or tensorboard):
             raise ConfigError("--tokens and --tensorboard are for one run: leave them out with --seeds")
         if seeds is not None and processes.size > 1:
@@ -100,16 +85,18 @@ def train(
     with processes.guarded():
         folder, chosen = processes.agree(choose)
     if seeds is not None:
-        _train_seeds(chosen, seeds, folder, device, force, threads)
+        _train_seeds(chosen, seeds, folder, machine, force)
         return
     writer = _tensorboard(folder) if tensorboard else None
     try:
         with show_progress(chosen.training.epochs, writer) as (progress, on_epoch):
-            watched: Watched = {"threads": threads, "progress": progress, "on_epoch": on_epoch}
+            watched: Watched = {"threads": machine.threads, "progress": progress, "on_epoch": on_epoch}
             if resume is not None:
-                run = resume_run(folder, device, **watched)
+                run = resume_run(folder, machine.device, **watched)
             else:
-                run = train_loaded(load, chosen, out=folder, tokens=tokens, device=device, force=force, **watched)
+                run = train_loaded(
+                    load, chosen, out=folder, tokens=tokens, device=machine.device, force=force, **watched
+                )
     except KeyboardInterrupt:
         begun = (folder / "config.toml").is_file()
         way = f"; continue with: vcr-graphormer train --resume {shlex.quote(str(folder))}" if begun else ""
@@ -122,7 +109,8 @@ def train(
         typer.echo(f"next: vcr-graphormer predict {run.path} --out predictions.csv")
 
 
-def _train_seeds(chosen: Config, seeds: int, folder: Path, device: str, force: bool, threads: int | None) -> None:
+def _train_seeds(chosen: Config, seeds: int, folder: Path, machine: Machine, force: bool) -> None:
+    from ..runs.launch import Watched
     from ..runs.run import Run
     from ..runs.seeds import train_seeds
     from .console import print_summary
@@ -132,9 +120,8 @@ def _train_seeds(chosen: Config, seeds: int, folder: Path, device: str, force: b
 
     try:
         with show_progress(chosen.training.epochs) as (progress, on_epoch):
-            summary = train_seeds(
-                chosen, seeds, folder, device, force, tell, threads=threads, progress=progress, on_epoch=on_epoch
-            )
+            watched: Watched = {"threads": machine.threads, "progress": progress, "on_epoch": on_epoch}
+            summary = train_seeds(chosen, seeds, folder, machine.device, force, tell, **watched)
     except KeyboardInterrupt:
         say_error("stopped; the same command continues")
         raise typer.Exit(130) from None
@@ -160,61 +147,29 @@ def _tensorboard(folder: Path) -> Any:
     return Late()
 
 
-def evaluate(
-    run: RunFolder,
-    part: Annotated[str, typer.Option(help="train, val, test, or all three.")] = "all",
-    device: Device = "auto",
+def tokenize(
+    data: Chosen,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the token lists go.")] = Path("tokens"),
+    threads: Threads = None,
+    scheduler: Scheduler = None,
 ) -> None:
-    """Compute every metric of a run anew, from its weights."""
-    from ..data.split import PARTS
-    from ..runs.run import Run
-    from .console import StageProgress, print_scores
+    """Compute every node's token list once and store it. Interrupted, the same command resumes where it was."""
+    from ..data.datasets import load_data
+    from ..tokens.build import tokenize as make_tokens
+    from ..tokens.dask import connect
+    from .console import StageProgress, print_stages
 
-    if part not in (*PARTS, "all"):
-        raise ConfigError(f"--part is {part!r}; it must be {', '.join(PARTS)} or all")
-    opened = Run.open(run, device)
-    opened.check_finished()
-    with StageProgress() as progress:
-        scores = {name: opened.evaluate(name, progress) for name in (PARTS if part == "all" else (part,))}
-    print_scores(scores)
-
-
-def predict(
-    run: RunFolder,
-    out: Annotated[Path | None, typer.Option(help="A .csv or .npz file; without it a table is printed.")] = None,
-    nodes: Nodes = None,
-    device: Device = "auto",
-) -> None:
-    """Predict nodes, all by default, with the probability of every class."""
-    from ..runs.run import Run
-    from .console import StageProgress, print_predictions
-
-    opened = Run.open(run, device)
-    opened.check_finished()
-    check_output(out, (".csv", ".npz"))
-    with StageProgress() as progress:
-        found = opened.predict(read_nodes(nodes), progress)
-    if out is None:
-        print_predictions(found)
-    else:
-        typer.echo(f"{len(found):,} predictions written to {found.save(out)}")
-
-
-def embed(
-    run: RunFolder,
-    out: Annotated[Path, typer.Option(help="A .npy file, a row per node.")],
-    nodes: Nodes = None,
-    device: Device = "auto",
-) -> None:
-    """Write the vectors behind the predictions, for plots, search or another model."""
-    from ..base.files import write_array
-    from ..runs.run import Run
-    from .console import StageProgress
-
-    opened = Run.open(run, device)
-    opened.check_finished()
-    check_output(out, (".npy",))
-    with StageProgress() as progress:
-        vectors = opened.embed(read_nodes(nodes), progress)
-    write_array(out, vectors)
-    typer.echo(f"{vectors.shape[0]:,} vectors of {vectors.shape[1]} numbers written to {out}")
+    chosen = data.load()
+    try:
+        # First the workers, then the data: whoever is missing is missed at once.
+        with nullcontext() if scheduler is None else connect(scheduler) as executor:
+            graph, split = load_data(chosen.data)
+            typer.echo(repr(graph))
+            train = None if split is None else split.train
+            with StageProgress() as progress:
+                store = make_tokens(graph, train, chosen.tokens, out, threads, progress, executor)
+    except KeyboardInterrupt:
+        say_error(f"stopped; the same command resumes what is finished in {out}")
+        raise typer.Exit(130) from None
+    print_stages(store.path / "stages.json")
+    typer.echo(repr(store))

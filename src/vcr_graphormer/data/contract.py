@@ -14,8 +14,6 @@ from ..errors import GraphError
 from .tasks import TASKS
 
 Features: TypeAlias = NDArray[np.floating[Any]] | sp.csr_matrix
-
-
 _ROWS_AT_ONCE = 1 << 16
 
 

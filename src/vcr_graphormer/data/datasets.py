@@ -160,14 +160,8 @@ _KNOWN = [
     _planetoid("Cora", Counts(2_708, 10_556, 1_433, 7)),
     _planetoid("CiteSeer", Counts(3_327, 9_104, 3_703, 6)),
 ]
-
-
 DATASETS = {dataset.name: dataset for dataset in _KNOWN}
-
-
 EMBEDDED = "digits"
-
-
 DIGITS = Counts(1_797, 5_631, 64, 10)
 
 

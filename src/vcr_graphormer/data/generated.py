@@ -12,11 +12,9 @@ from ..errors import ConfigError
 from .graph import Graph
 
 _LARGEST_PIXEL = 16.0  # of scikit-learn's digits
-
 # A node of propensity p has an expected degree of p / mean propensity · 2 edges / nodes. Cutting p at
 # mean · nodes / (4 · edges / nodes) makes that at most half of all nodes.
 _CAP = 4.0
-
 # Rounds of drawing after which the number of distinct edges counts as impossible.
 _MOST_ROUNDS = 200
 

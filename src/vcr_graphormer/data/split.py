@@ -17,7 +17,6 @@ from ..errors import GraphError, StoreError
 from .tasks import known_labels
 
 PARTS = ("train", "val", "test")
-
 _MOST_NAMED = 10  # classes that a warning lists
 
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 # Nodes whose arcs are compared at once, so that memory stays flat on large graphs.
 _ROWS_AT_ONCE = 1 << 17
-
 # Quantiles of the degrees that are shown.
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.99, 1.0)
 

@@ -20,8 +20,6 @@ from .distances import hop_distances
 from .slices import local_homophily
 
 _ROWS_AT_ONCE = 16  # rows of P^l held at a time: each may reach every node
-
-
 COLUMNS = ("neighbourhood", "clusters", "beyond two hops", "same label", "edge visits", "seconds", "bytes")
 
 

@@ -18,8 +18,6 @@ from ..tokens.layout import Layout
 from .matrices import Matrix, select, slice_rows
 
 _AHEAD = 2  # batches that lie ready in the background while one is in use
-
-
 _MOST_READERS = 8
 
 

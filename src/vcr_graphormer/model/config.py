@@ -8,8 +8,6 @@ from ..base.checks import check_choice, check_fraction, check_whole, setting
 from ..errors import ConfigError
 
 READOUTS = ("attention", "mean", "sum", "target")
-
-
 MOST_LABEL_HOPS = 4  # beyond, the own part of a label hop needs the third power of P
 
 

@@ -26,8 +26,6 @@ from .matrices import Matrix, SparseRows
 # A GPU's fast matrix products want rows of a multiple of 16 bytes: with 6,805 columns they are four times slower than
 # with 6,808.
 _ALIGNED = 8
-
-
 _SHARE = 0.5  # of the free memory that inputs may take; the rest is for activations
 
 

@@ -17,8 +17,6 @@ from ..tokens.hops import normalized_adjacency
 # behind; on this grid nothing is left, so that a node's row is the same to the bit whatever its own label is. The
 # offset keeps sums of powers of two, which degrees like to give, away from the half steps where 1e-16 would decide.
 _GRID, _OFFSET = 2.0**-20, 0.1234567
-
-
 _ROWS_AT_ONCE = 4096
 
 

@@ -16,10 +16,8 @@ from ..errors import ConfigError, GraphError, unknown_name
 from .partitioners import partition
 
 PARTITIONERS = ("metis", "propagation")
-
 # METIS takes whole numbers as weights: the heaviest edge gets this one.
 LARGEST_WEIGHT = 1000
-
 # Of MiniBatchKMeans: batches, of scikit-learn's default size, keep memory flat; the best of three starts is taken.
 _BATCH, _KMEANS_STARTS = 1024, 3
 

@@ -17,10 +17,8 @@ from .connections import Connections, no_connections
 # 0.99 on every graph measured; 0.7 gives 0.95 to 0.98 at a twentieth to an eighth of the edge visits
 # (results/ranking.json).
 TOLERANCE = 0.07
-
 # Bound of the L1 error of `exact_pagerank`.
 PRECISION = 1e-10
-
 # Smallest restart probability: here `exact_pagerank` takes 23,708 passes over the edges, at 0.15 it takes 146.
 LEAST_RESTART = 0.001
 

@@ -18,15 +18,11 @@ from .kernels.propagation import contract, join_neighbours
 from .kernels.scans import arc_weights
 
 PASSES = 8  # of label propagation over all nodes, at most
-
 LEAST_EDGES = 16  # kept of each piece; more if there are fewer pieces than nodes
-
 SLACK = 1.03  # largest size of a cluster relative to the mean, as in METIS's k-way scheme
-
 # Pieces per cluster, at least. In a probe that was not kept, 8 left clusters up to 8 % too large on Computer, and 128
 # changed little. results/partitioners.json has the numbers for 32.
 PIECES = 32
-
 # METIS takes whole numbers as weights: the heaviest edge gets this one.
 LARGEST_WEIGHT = 1e6
 

@@ -39,43 +39,33 @@ from .reachability import reachability
 # Graphs of at most this many arcs are pushed to the tolerance EXACT, so that their rankings are exact to float32.
 SMALL_GRAPH = 5_000
 EXACT = 1e-9
-
 # Without hubs Computer needs eight times the visits for recall 0.99 (results/ranking_ablation.json).
 MOST_HUBS = 256
-
 # Bounds of the number of coarse clusters. At most 512 keep M in a cache. Twice or four times as many clusters hardly
 # raise recall (results/ranking_ablation.json).
 FEWEST_CLUSTERS, MOST_CLUSTERS = 100, 512
-
 # A small graph has at most one coarse cluster, and one hub, per 16 nodes.
 NODES_PER_VECTOR = 16
-
 # Weights relative to the mean are at least this: float32 residuals could not follow smaller ones.
 LEAST_WEIGHT = 1e-12
-
 # Keeps divisors above zero; small enough to change no other number.
 TINY = 1e-30
-
 # The weight of the unlisted nodes of a cluster is a difference of sums; below this fraction it is rounding error.
 LEAST_UNLISTED = 1e-6
-
 # How far vectors are pushed. A cluster or super node stops at a tenth of the mean residual per weight of its start, so
 # that it costs about the volume of its start. A hub spreads over many nodes at once and needs a finer push: with twice
 # these bounds recall on Squirrel falls to 0.99.
 CLUSTER_TOLERANCE = 0.1
 HUB_TOLERANCE = 0.5
 LEAST_HUB_TOLERANCE, MOST_HUB_TOLERANCE = 5e-6, 1e-5
-
 # A start with less weight than this has no edges: its mass stays where it is.
 LEAST_REACH = 1e-9
-
 # Lengths of the lists. A list has twice the length of its start, because super nodes have the longest starts and would
 # lose members otherwise. To that comes an equal part of three entries per node, of half a million in a small graph.
 ENTRIES_PER_START = 2
 ENTRIES_PER_NODE = 3
 LEAST_ENTRIES = 500_000
 LEAST_LENGTH = 64  # of a list
-
 BYTES_PER_PAIR = 28  # of vectors: W, M and their working copies
 BYTES_PER_ENTRY = 16  # id and value in the lists, and the same entry by node
 

@@ -20,8 +20,6 @@ from ..ranking.second_level import coarse_clusters
 from ..runs.run import Run
 
 EXACT_ARCS = 3_000_000  # up to which PageRank is computed exactly
-
-
 _LISTED = 100  # nodes of the rankings the moved mass is estimated from
 
 

@@ -25,11 +25,7 @@ from . import numbers as inspection
 from .numbers import class_names, sample
 
 SAMPLE = 2000  # nodes in the explorer: for PubMed's lists about 1 MB of the page
-
-
 _EVEN, _MEASURED, _REWIRED = 1000, 300, 100  # nodes for averages, for criteria and faithfulness, for the rewiring
-
-
 _MOST_VISITS = 2_000_000  # arcs followed for the distances of one node of the explorer
 
 

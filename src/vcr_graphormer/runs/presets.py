@@ -10,8 +10,6 @@ from ..data.datasets import find_dataset
 from ..errors import ConfigError, unknown_name
 
 VARIANTS = ("default", "paper", "hops", "pagerank")
-
-
 # Variants of the paper's settings that leave something out.
 _CHANGES: dict[str, dict[str, int]] = {
     "hops": {"structure_tokens": 0, "content_tokens": 0},

@@ -13,8 +13,6 @@ from .. import __version__
 from ..errors import ConfigError, DaskError
 
 SECONDS_TO_ANSWER = 10
-
-
 _LOUD = ("distributed", "distributed.client", "distributed.core", "distributed.comm", "tornado.application")
 
 

@@ -10,12 +10,8 @@ from ..data.tasks import TASKS
 from ..errors import ConfigError
 
 SCHEDULES = ("linear", "cosine", "constant")
-
-
 PRECISIONS = ("auto", "float32", "bfloat16")
-
-
-METRICS = tuple(dict.fromkeys(metric for task in TASKS.values() for metric in task.metrics))
+METRICS = tuple(dict.fromkeys(metric for task in TASKS.values() for metric in sorted(task.metrics)))
 
 
 @dataclass(frozen=True)

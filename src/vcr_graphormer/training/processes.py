@@ -31,19 +31,13 @@ from ..errors import ConfigError, ProcessError, VCRError
 from .devices import find_device
 
 Result = TypeVar("Result")
-
-
 # The others wait while the first process makes token lists, which may take hours. A dead process is noticed by its
 # closed connection, so this timeout can be long.
 _MESSAGE_TIMEOUT = timedelta(days=7)
-
 # Processes on a cluster may start minutes apart; torch's own default is 30 minutes too.
 _START_TIMEOUT = timedelta(minutes=30)
-
 _POLL_SECONDS = 0.02  # pause between two looks at the store while processes start
-
 _ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # set by torchrun
-
 _MOST_CHARACTERS = 200  # of torch's message that are quoted in ours
 
 

@@ -35,8 +35,6 @@ from .interrupt import interruptible
 from .processes import Processes
 
 OnEpoch = Callable[[dict[str, float]], None]
-
-
 CHECKPOINT = "checkpoint/last.safetensors"
 
 

@@ -18,8 +18,6 @@ from ..tasks import TASKS, unknown_label
 from .tables import Table, read_table
 
 Column = NDArray[Any]
-
-
 # Names under which a column is found, case ignored.
 SOURCE = ("source", "src", "from")
 TARGET = ("target", "dst", "to")

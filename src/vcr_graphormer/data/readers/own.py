@@ -22,7 +22,6 @@ from .formats import NODE, Column, read_edges, read_features, read_graphml, read
 from .tables import TABLE
 
 HINT = "see 'own data' in the README for the forms that are read"
-
 # Ids far above the number of edges cannot be row numbers: almost all rows would be empty. The slack keeps small or
 # sparse graphs readable. Both numbers are rules of thumb.
 _IDS_PER_EDGE = 100

@@ -20,7 +20,6 @@ from .pickles import read_object_array, read_pickle
 
 # Below this fraction of non-zeros CSR is smaller and faster to multiply than a dense matrix.
 SPARSE_BELOW = 0.25
-
 # LINKX cuts the publication years of ogbn-arxiv into five classes.
 _YEAR_CLASSES = 5
 

@@ -20,9 +20,7 @@ from ...errors import GraphError, StoreError
 
 TEXT = (".csv", ".tsv", ".txt")
 TABLE = (*TEXT, ".parquet", ".npy")
-
 _DELIMITERS = ("\t", ";", ",", " ")
-
 # Data lines looked at to find the delimiter and the header.
 _SAMPLE = 20
 

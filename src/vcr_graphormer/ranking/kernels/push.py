@@ -14,13 +14,9 @@ import numba as nb
 import numpy as np
 
 jit = nb.njit(nogil=True, cache=True)
-
-
 # Columns of the scratch table. The four numbers of a node share a cache line. Indices in inner loops are unsigned,
 # because numba then leaves out its test for negative ones.
 RESIDUAL, SETTLED, LIMIT, SCORE = (np.uint64(column) for column in range(4))
-
-
 # About the smallest normal float32. A pushed node settles at least this, so that it never looks untouched.
 SMALLEST = 1.2e-38
 

@@ -15,13 +15,11 @@ from .push import LIMIT, RESIDUAL, SCORE, SETTLED, clear, close, follow_arcs, ji
 
 # Only for sums without branches: the order of additions may follow the vector units of the processor.
 fast = nb.njit(nogil=True, cache=True, fastmath=True)
-
 # Fractions of the bar below which terms are neglected. With these values and the default tolerance, value recall@20 is
 # above 0.99 on every graph in results/ranking.json.
 LEAST_COEFFICIENT = 0.5  # smaller coefficients of vectors go through the mean row of M, all at once
 LEAST_TERM = 0.1  # smaller terms of the second level do not make a node a candidate
 LEAST_ESTIMATE = 0.7  # candidates with a smaller sum of those terms are not evaluated in full
-
 # Candidates evaluated in full beyond the k best by estimate: their full scores may rank them higher.
 SPARE_CANDIDATES = 20
 

@@ -1,0 +1,101 @@
+"""The commands about data and settings: datasets, settings."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..errors import StoreError
+from .options import ConfigFile, DataRoot, Settings, read_config
+
+if TYPE_CHECKING:
+    from ..data.graph import Graph
+    from ..data.split import Split
+
+
+def datasets(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME|PATH", help="Describe this dataset, or your own data.")
+    ] = None,
+    data: DataRoot = None,
+    config: ConfigFile = None,
+    override: Settings = None,
+    save: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Save the graph as a folder that opens at once.")
+    ] = None,
+) -> None:
+    """List published datasets, or describe data. The list says which datasets are here."""
+    chosen = read_config(config, override, dataset=name, root=data).data
+    if name is None and config is None and save is None and not override:
+        _list_datasets(Path(chosen.root))
+        return
+    from ..data.datasets import load_data
+
+    graph, split = load_data(chosen)
+    describe(graph, split)
+    if save is not None:
+        if save.exists():
+            raise StoreError(f"{save} exists: choose another folder or delete it")
+        typer.echo(f"saved to {graph.save(save)}; read it again with: vcr-graphormer datasets {save}")
+
+
+def _list_datasets(root: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from ..base.machine import format_bytes
+    from ..data.datasets import DATASETS, DIGITS, EMBEDDED
+
+    table = Table(title=f"Datasets under {root}", caption="edges as the source stores them")
+    for title in ("dataset", "nodes", "edges", "features", "classes"):
+        table.add_column(title, justify="left" if title == "dataset" else "right", no_wrap=True)
+    table.add_column("the paper's split")
+    table.add_column("raw files")
+    table.add_row(EMBEDDED, *(f"{count:,}" for count in DIGITS), "random 60/20/20", "[green]embedded[/]")
+    missing = []
+    for dataset in DATASETS.values():
+        size = dataset.size(root)
+        status = "PyG downloads them" if dataset.call else "[yellow]missing[/]"
+        if size is not None:
+            status = f"[green]present[/], {format_bytes(size)}"
+        elif not dataset.call:
+            missing.append(f"{dataset.name}: put {dataset.raw} and the files beside it under {root}")
+        table.add_row(dataset.name, *(f"{count:,}" for count in dataset.stored), dataset.protocol, status)
+    # A log or a pipe has no width of its own; the table needs 110 columns to keep one line per dataset.
+    console = Console() if sys.stdout.isatty() else Console(width=110)
+    console.print(table)
+    for line in missing:
+        typer.echo(line)
+    typer.echo("your own data: vcr-graphormer datasets PATH (a folder with edges.csv, an .npz, a .graphml, …)")
+
+
+def describe(graph: Graph, split: Split | None) -> None:
+    """Print the summary of a graph, the sizes of its split and its fingerprint."""
+    typer.echo(str(graph.summary()))
+    if split is None:
+        typer.echo("  split                  none: there are no labels")
+    else:
+        typer.echo(
+            f"  split                  {len(split.train):,} train, {len(split.val):,} val, {len(split.test):,} test"
+        )
+    typer.echo(f"  fingerprint            {graph.fingerprint}")
+
+
+def settings() -> None:
+    """List every setting of a run with its default and its meaning."""
+    from dataclasses import fields
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from ..runs.config import Config
+
+    table = Table("setting", "default", "meaning", title="settings, for TOML files and --set")
+    for section in fields(Config):
+        for item in fields(getattr(Config(), section.name)):
+            table.add_row(f"{section.name}.{item.name}", repr(item.default), item.metadata["help"])
+        table.add_section()
+    Console(width=None if sys.stdout.isatty() else 120).print(table)
