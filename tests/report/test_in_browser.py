@@ -562,3 +562,22 @@ def test_a_run_with_values_instead_of_classes(visit: "Visit", tmp_path: Path) ->
     assert "Node 61" in text
     assert "61.0" in text  # what it should be
     assert "wrong" not in text.lower().replace("next wrong", "")
+
+
+def test_kinds_are_those_of_the_data(visit: "Visit") -> None:
+    """Three kinds of neighbours, one of them unknown to the page: each has a look and a part of the circle of its own."""
+    data = make_data(layout={"hop": 2, "structure": 4, "circle": 5, "content": 6})
+    data["kinds"].append({"kind": "circle", "tokens": 5.0, "attention": 0.25, "effect": 0.004})
+    page = visit(data, fragment="#node=2")
+    shown_node(page, 2)
+    looks = {}
+    for kind, count in (("structure", 4), ("circle", 5), ("content", 5)):  # one content token is padding
+        tokens = page.locator(f"#explorer .token.{kind}")
+        assert tokens.count() == count
+        classes = {token.get_attribute("class") or "" for token in tokens.all()}
+        looks[kind] = {word for text in classes for word in text.split()} & {"blue", "vermillion", "yellow"}
+    assert looks == {"structure": {"blue"}, "circle": {"vermillion"}, "content": {"yellow"}}
+    assert {"structure", "circle", "content"} <= set(texts(page, "#explorer .legend li"))
+    boxes = [token.bounding_box() for token in page.locator("#explorer .token .shape").all()]
+    middles = [(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2) for box in boxes if box]
+    assert len({(round(x), round(y)) for x, y in middles}) == len(middles)  # none hides another

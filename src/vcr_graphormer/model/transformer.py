@@ -15,6 +15,7 @@ from .batches import Batch
 from .config import ModelConfig
 from .dropout import Dropout, dropout
 from .matrices import Matrix, project
+from .readouts import READOUTS, SCORED
 
 
 class Attended(NamedTuple):
@@ -128,7 +129,8 @@ class VCRGraphormer(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(width)
         inner = max(1, width // 2)
-        self.readout_weight = nn.Linear(width, 1, bias=False) if config.readout == "attention" else None
+        scored = READOUTS[config.readout] in SCORED
+        self.readout_weight = nn.Linear(width, 1, bias=False) if scored else None
         self.head = nn.Sequential(nn.Linear(width, inner), nn.GELU(), nn.Linear(inner, num_outputs))
 
     def _label_weight(self, num_labels: int) -> nn.Parameter:
@@ -236,28 +238,7 @@ class VCRGraphormer(nn.Module):
     def read_out(self, tokens: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """One vector per node, and the weight of each token in it."""
         shown = torch.ones_like(tokens[..., 0]) if mask is None else mask.to(tokens.dtype)
-        if self.config.readout == "target":
-            weights = torch.zeros_like(shown)
-            weights[:, 0] = 1
-        elif self.config.readout == "sum":
-            weights = shown
-        elif self.config.readout == "mean":
-            weights = shown / shown.sum(1, keepdim=True).clamp(min=1)
-        else:
-            weights = self._attention_weights(tokens, shown)
+        weights = READOUTS[self.config.readout](tokens, shown, self.readout_weight)
         # Not a plain product: padding must not count even where it is infinite.
         kept = tokens if mask is None else tokens.masked_fill(~mask[..., None], 0)
         return (weights[:, None] @ kept)[:, 0], weights
-
-    def _attention_weights(self, tokens: Tensor, shown: Tensor) -> Tensor:
-        """1 for the target; the others share 1 by a softmax of a learned score.
-
-        A score of target and other token together, a · [z_u ‖ z_i], gives the same weights: the target's half is the
-        same for every i and cancels.
-        """
-        assert self.readout_weight is not None
-        others = self.readout_weight(tokens)[:, 1:, 0].float()
-        others = others.masked_fill(shown[:, 1:] == 0, torch.finfo(others.dtype).min)
-        weights = others.softmax(-1) * shown[:, 1:]  # zero, not uniform, where there are no others
-        whole = torch.cat([torch.ones_like(weights[:, :1]), weights], 1) if weights.numel() else shown
-        return whole.to(tokens.dtype)

@@ -13,7 +13,6 @@ from ..base.checks import to_numpy, to_whole_numbers
 from ..data.contract import check_features
 from ..data.graph import Graph
 from ..errors import ConfigError, GraphError, unknown_name
-from .partitioners import partition
 
 PARTITIONERS = ("metis", "propagation")
 # METIS takes whole numbers as weights: the heaviest edge gets this one.
@@ -97,6 +96,8 @@ def structure_connections(
         # There is nothing to choose, and METIS fails on some of these graphs.
         return Connections((np.arange(graph.num_nodes) % count).astype(np.int32), count)
     if partitioner == "propagation":
+        from .partitioners import partition
+
         return Connections(partition(graph, count, seed), count)
     import pymetis
 

@@ -16,8 +16,6 @@ from ..base.checks import Array
 from ..data.contract import Features
 from ..data.graph import Graph
 from ..errors import ConfigError, GraphError
-from ..ranking.kernels.hops import add_rows
-from ..ranking.kernels.scans import arc_weights, weighted_degrees
 
 # A dense block of this many entries (64 MiB of float32) is the working memory of one step.
 ENTRIES_AT_ONCE = 1 << 24
@@ -37,9 +35,11 @@ class Step:
 
     @classmethod
     def of(cls, graph: Graph, self_loops: bool = False) -> Step:
-        """Count the degrees."""
-        out, into = weighted_degrees(np.asarray(graph.indptr), np.asarray(graph.indices), arc_weights(graph))
-        return cls(graph, self_loops, _inverse_root(out + self_loops), _inverse_root(into + self_loops))
+        """Count the degrees by a compiled pass over the arcs, which keeps no number per arc."""
+        from ..ranking.kernels.scans import arc_weights, weighted_degrees
+
+        degrees = weighted_degrees(np.asarray(graph.indptr), np.asarray(graph.indices), arc_weights(graph))
+        return cls(graph, self_loops, *(_inverse_root(degree + self_loops) for degree in degrees))
 
     @cached_property
     def matrix(self) -> sp.csr_matrix:
@@ -61,6 +61,9 @@ class Step:
 
         The bits are those of scipy's product with `matrix`, whatever the number of threads.
         """
+        from ..ranking.kernels.hops import add_rows
+        from ..ranking.kernels.scans import arc_weights
+
         graph = self.graph
         weights = arc_weights(graph)
         out = np.zeros((stop - start, source.shape[1]), dtype=source.dtype)
@@ -86,7 +89,10 @@ def normalized_adjacency(graph: Graph, self_loops: bool = False) -> sp.csr_matri
     >>> normalized_adjacency(Graph.from_edges([[0, 0], [1, 2]])).toarray().round(3)[0].tolist()
     [0.0, 0.7070000171661377, 0.7070000171661377]
     """
-    return Step.of(graph, self_loops).matrix
+    # Degrees by NumPy, to the same bits: whoever needs the matrix whole may well do without compiled code.
+    rows = np.repeat(np.arange(graph.num_nodes), graph.degrees)
+    degrees = (np.bincount(ends, graph.weights, graph.num_nodes) for ends in (rows, np.asarray(graph.indices)))
+    return Step(graph, self_loops, *(_inverse_root(degree + self_loops) for degree in degrees)).matrix
 
 
 def _inverse_root(degree: Any) -> Any:

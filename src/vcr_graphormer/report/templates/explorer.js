@@ -22,13 +22,12 @@ function openNodes(packed, classes) {
   };
   const arrays = {};
   for (const [name, type] of Object.entries(types)) arrays[name] = decoded(packed[name], type);
-  const { hop = 0, structure = 0, content = 0 } = packed.layout ?? {};
-  const size = 1 + hop + structure + content;
+  const kinds = ["self", ...Object.entries(packed.layout ?? {}).flatMap(([kind, count]) => Array(count).fill(kind))];
+  const size = kinds.length;
   const rows = new Map(Array.from(arrays.nodes, (id, row) => [id, row]));
   const names = packed.names ?? {};
   const total = packed.total ?? arrays.nodes.length;
   const className = (number) => (known(number) && number >= 0 ? String(classes?.[number] ?? number) : null);
-  const kinds = ["self", ...Array(hop).fill("hop"), ...Array(structure).fill("structure"), ...Array(content).fill("content")];
 
   function token(row, place) {
     const at = row * size + place;
@@ -40,7 +39,7 @@ function openNodes(packed, classes) {
     const distance = kind === "self" ? 0 : read("distance");
     return {
       place, kind, id, isSuper, isNode, sampled: isNode && rows.has(id),
-      look: isSuper ? KINDS.super : KINDS[kind],
+      look: isSuper ? KINDS.super : lookOf(kind),
       title: kind === "hop" ? `hop ${place}` : isSuper ? `super node ${id - total}` : `node ${id}`,
       name: id >= 0 ? names[id] ?? null : null,
       score: read("score"), distance: kind === "hop" || !known(distance) || distance < 0 ? null : distance,
@@ -81,9 +80,9 @@ function classMarks(classes) {
 const otherTokens = (tokens) => tokens.filter(({ kind }) => kind !== "self");
 const largest = (tokens, name) => Math.max(1e-12, ...otherTokens(tokens).map((token) => Math.abs(token[name] ?? 0)));
 
-// Where each token stands: hops on an inner arc, nodes on rings by distance. The angle is the place in the list, structure
-// down the left side and content down the right, so that no line runs over another; tokens of one ring that would touch
-// stand in several lanes.
+// Where each token stands: hops on an inner arc, nodes on rings by distance. The angle is the place in the list. Of two
+// kinds of neighbours one goes down the left side and one down the right; more kinds follow one another clockwise. So no
+// line runs over another. Tokens of one ring that would touch stand in several lanes.
 function placeTokens(tokens, radius, size) {
   const spots = new Map();
   const put = (token, angle, distance) => spots.set(token, [distance * Math.cos(angle), distance * Math.sin(angle)]);
@@ -91,16 +90,20 @@ function placeTokens(tokens, radius, size) {
   const stride = Math.min(Math.PI / 4.2, (2 * Math.PI) / Math.max(1, hops.length));
   hops.forEach((token, place) => put(token, -Math.PI / 2 + (place - (hops.length - 1) / 2) * stride, 0.24 * radius));
 
-  const sides = ["structure", "content"].map((kind) => tokens.filter((token) => token.kind === kind)).filter(filledList);
+  const neighbours = tokens.filter(({ kind }) => kind !== "self" && kind !== "hop");
+  const names = [...new Set(neighbours.map(({ kind }) => kind))];
+  const sides = names.map((name) => neighbours.filter(({ kind }) => kind === name));
   const [inner, need] = [0.46 * radius, 2 * size + 4];
   const top = Math.asin(Math.min(0.6, (24 + size) / inner));  // room for the names of the rings
-  const bottom = sides.length === 1 ? 2 * Math.PI - top : Math.PI - (size + 4) / inner;
+  const bottom = sides.length === 2 ? Math.PI - (size + 4) / inner : 2 * Math.PI - top;
   const angles = new Map();
-  for (const side of sides) {
-    const turn = sides.length === 2 && side[0].kind === "structure" ? -1 : 1;
-    const along = (place) => (side.length === 1 ? 0.5 : place / (side.length - 1));
+  sides.forEach((side, number) => {
+    const two = sides.length === 2;
+    const [turn, part, first] = two ? [number === 0 ? -1 : 1, 1, 0] : [1, 1 / sides.length, number / sides.length];
+    const spread = sides.length > 2 ? 0.85 : 1;  // a gap between one kind and the next
+    const along = (place) => first + part * spread * (side.length === 1 ? 0.5 : place / (side.length - 1));
     side.forEach((token, place) => angles.set(token, turn * (top + (bottom - top) * along(place))));
-  }
+  });
 
   const far = (token) => token.distance ?? Infinity;
   const rings = [...new Set(sides.flat().map(far))].sort((a, b) => a - b).map((distance) => ({
@@ -125,7 +128,7 @@ function placeTokens(tokens, radius, size) {
     }
     start += step * ring.lanes + 0.4 * step + spare;
   }
-  return { spots, rings, sides: sides.length === 2 };
+  return { spots, rings, sides: sides.length === 2 ? names : null };
 }
 
 const ringName = (distance) => (distance === Infinity ? "unknown" : distance === 1 ? "1 hop" : `${distance} hops`);
@@ -195,13 +198,13 @@ function tokenGraph(node, tokens, marks, width, { onGo, onPoint }) {
       `${ring.count} at ${ring.distance === Infinity ? "unknown distance" : ringName(ring.distance)}`)) || "no node tokens"}.` },
   rings.map((ring) => draw("circle", { class: "ring", cx: x, cy: y, r: ring.radius })), spokes,
   rings.map((ring) => draw("text", { class: "ring-name", x, y: y - ring.radius + 4 }, ringName(ring.distance))),
-  sides ? [["structure", -1], ["content", 1]].map(([name, side]) =>
-    draw("text", { class: "side", x: x + side * (width / 2 - 30), y: height - 6 }, name)) : null,
+  sides?.map((name, number) =>
+    draw("text", { class: "side", x: x + (2 * number - 1) * (width / 2 - 30), y: height - 6 }, name)) ?? null,
   shapes);
 }
 
 function graphLegend(tokens) {
-  const present = ["hop", "structure", "content"].filter((kind) => tokens.some((token) => token.kind === kind));
+  const present = [...new Set(otherTokens(tokens).map(({ kind }) => kind))];
   if (tokens.some(({ isSuper }) => isSuper)) present.push("super");
   const longer = { hop: "hop (features of all nodes that far)", super: "super node" };
   const entries = kindsOf(present).map((kind) => ({ ...kind, name: longer[kind.name] ?? kind.name }));

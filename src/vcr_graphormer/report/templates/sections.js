@@ -1,13 +1,19 @@
 // The sections of the page, each a function of the data: null where the data has nothing for it.
 
+// The kinds of tokens are those of the data. These are not neighbours; neighbours take the next free look, in their order.
 const KINDS = {
   self: { ink: "plain-ink", shape: "circle" },
   hop: { ink: "purple", shape: "square" },
-  structure: { ink: "blue", shape: "circle" },
-  content: { ink: "vermillion", shape: "diamond" },
   super: { ink: "green", shape: "hexagon" },
 };
-const kindsOf = (names) => names.filter((name) => KINDS[name]).map((name) => ({ name, ...KINDS[name], line: false }));
+const LOOKS = [
+  { ink: "blue", shape: "circle" }, { ink: "vermillion", shape: "diamond" }, { ink: "yellow", shape: "triangle" },
+  { ink: "muted-ink", shape: "square" },
+];
+let taken = 0;
+const lookOf = (kind) => KINDS[kind] ??= LOOKS[taken++ % LOOKS.length];
+const kindsOf = (names) => names.map((name) => ({ name, ...lookOf(name), line: false }));
+const neighbourKinds = (layout) => Object.keys(layout ?? {}).filter((kind) => kind !== "hop");
 const filledList = (list) => Array.isArray(list) && list.length > 0;
 const listed = (texts) => (texts.length < 2 ? texts.join("") : `${texts.slice(0, -1).join(", ")} and ${texts.at(-1)}`);
 
@@ -208,7 +214,7 @@ function compositionSection(data) {
     }
   }
   const found = ["class", "degree"].filter((key) => filledList(effects?.[key]));
-  const present = kindsOf(["self", "hop", "structure", "content"])
+  const present = kindsOf((kinds ?? []).map(({ kind }) => kind))
     .filter(({ name }) => found.some((key) => effects[key].some((row) => known(row[name]))));
   for (const key of found) {
     const all = effects[key];
@@ -261,7 +267,7 @@ function faithfulnessSection(data) {
 
 function rewiringSection({ rewiring }) {
   if (!rewiring) return null;
-  const figures = ["structure", "content"].filter((kind) => filledList(rewiring[kind]?.histogram?.counts)).map((kind) => {
+  const figures = Object.keys(rewiring).filter((kind) => filledList(rewiring[kind]?.histogram?.counts)).map((kind) => {
     const { histogram: { edges, counts }, nodes, mean, to_supers: toSupers } = rewiring[kind];
     const { elsewhere, estimate_elsewhere: estimateElsewhere } = rewiring[kind];
     const facts = [
@@ -277,7 +283,7 @@ function rewiringSection({ rewiring }) {
     return figure({
       note: facts.length ? `${facts.join("; ")}.` : null, legend: legendOf(rules),
       title: `${kind[0].toUpperCase()}${kind.slice(1)}-aware connections`,
-      paint: histogramChart({ edges, counts, ink: KINDS[kind].ink, rules,
+      paint: histogramChart({ edges, counts, ink: lookOf(kind).ink, rules,
         acrossName: known(mean) ? "probability mass moved" : "mass lost by nodes other than the source, by estimate",
         label: `Probability mass moved by the ${kind}-aware virtual connections, per node${told ? `: ${told}` : ""}.` }),
       numbers: () => table(["mass moved", "nodes"], counts.map((count, place) =>
@@ -291,7 +297,7 @@ function rewiringSection({ rewiring }) {
 
 // One node's mass transfer, in the page of that node.
 function transferSection({ transfer }) {
-  const kinds = ["structure", "content"].filter((kind) => transfer?.[kind]);
+  const kinds = Object.keys(transfer ?? {});
   if (kinds.length === 0) return null;
   const text = ({ node, name }) => (name === null ? String(node) : `${node} ${name}`);
   return kinds.map((kind) => {

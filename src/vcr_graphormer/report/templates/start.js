@@ -39,6 +39,7 @@ function pageLink(id, text, options = {}) {
 
 function start() {
   const data = JSON.parse(document.getElementById("data").textContent);
+  neighbourKinds(data.explorer?.layout).forEach(lookOf);  // one look per kind in all sections, in the order of the list
   const made = [];
   for (const [id, title, build] of SECTIONS) {
     let content;

@@ -1,0 +1,136 @@
+"""A new kind of neighbours with a ranker of its own, defined here and nowhere else, goes through the whole package."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Unpack
+
+import numpy as np
+import pytest
+
+import vcr_graphormer as vcr
+from tests.support.dask_cluster import Here
+from tests.support.runs import CONFIG, all_bytes, named_graph
+from vcr_graphormer.base.checks import check_sources
+from vcr_graphormer.base.folders import open_folder, write_folder
+from vcr_graphormer.ranking.connections import Connections
+from vcr_graphormer.ranking.ranker import Effort, NodeRanker, Preparation, Ranking, empty_lists
+from vcr_graphormer.report.page import collect
+from vcr_graphormer.tokens.lists import make_lists
+
+
+@dataclass(frozen=True, eq=False)
+class CircleRanker:
+    """The nodes that follow a node by id, the last one followed by the first: an order nobody else would give."""
+
+    stage: ClassVar[str] = "circle"
+    uses_clusters: ClassVar[bool] = False
+
+    num_nodes: int
+
+    @property
+    def visits(self) -> int:
+        return 0
+
+    @classmethod
+    def prepare(
+        cls, graph: vcr.Graph, connections: Connections | None = None, **how: Unpack[Preparation]
+    ) -> "CircleRanker":
+        return cls(graph.num_nodes)
+
+    def rank(self, sources: Any = None, k: int = 20, **how: Unpack[Effort]) -> Ranking:
+        nodes = np.arange(self.num_nodes) if sources is None else check_sources(sources, self.num_nodes)
+        ids, scores = empty_lists(len(nodes), k)
+        ids[:] = (nodes[:, None] + np.arange(1, k + 1)) % self.num_nodes
+        scores[:] = 1 / np.arange(1, k + 1)
+        return Ranking(ids, scores, nodes, visits=ids.size)
+
+    def save(self, path: str | Path, graph: vcr.Graph) -> Path:
+        return write_folder(path, "circle", 1, {"size": np.array([self.num_nodes])}, {}, overwrite=False)
+
+    @classmethod
+    def open(cls, path: str | Path, graph: vcr.Graph) -> "CircleRanker":
+        return cls(int(open_folder(path, "circle", 1)[1]["size"][0]))
+
+    @classmethod
+    def memory(cls, graph: vcr.Graph, threads: int, partitioner: str) -> dict[str, int]:
+        return {"circles": 8}
+
+    @classmethod
+    def saved_bytes(cls, graph: vcr.Graph) -> int:
+        return 8
+
+
+def circle() -> type[NodeRanker]:
+    return CircleRanker
+
+
+CIRCLE = vcr.Kind("circle", count=lambda config: 3, ranker=circle)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> vcr.Run:
+    graph = named_graph()
+    model = replace(CONFIG.model, kind_embedding=True, rank_embedding=True, label_embedding=True)
+    config = replace(CONFIG, model=model, tokens=replace(CONFIG.tokens, link_tokens=2))
+    split = vcr.Split.random(graph.labels, seed=0)
+    return vcr.train(graph, split, config, tmp_path_factory.mktemp("runs") / "run", device="cpu", kinds=[CIRCLE])
+
+
+def test_its_tokens_stand_behind_the_others(run: vcr.Run) -> None:
+    layout = run.store.layout
+    assert dict(layout.counts) == {"structure": 3, "content": 3, "links": 2, "circle": 3}
+    assert layout.places("circle") == slice(11, 14)
+    assert run.store.ids("circle")[[0, 148]].tolist() == [[1, 2, 3], [149, 0, 1]]
+    assert run.store.scores("circle")[5].tolist() == pytest.approx([1, 1 / 2, 1 / 3])
+    assert "3 circle" in repr(run.store)
+    batch = run.inputs.batch(run.inputs.ids[0].new_tensor([148]).long(), with_rows=False)
+    assert batch.place[0, -3:].tolist() == [149, 0, 1]
+    kinds = run.model.kinds
+    assert kinds is not None
+    assert len(kinds) == 1 + 2 + 4  # the node, two hops, four kinds of neighbours
+
+
+def test_it_is_learned_predicted_and_explained(run: vcr.Run) -> None:
+    assert run.metrics["test"] > 0.5
+    again = vcr.Run.open(run.path, "cpu")
+    np.testing.assert_array_equal(again.predict().probabilities, run.predict().probabilities)
+    tokens = [token for token in run.explain("n7").tokens if token.kind == "circle"]
+    assert [token.name for token in tokens] == ["n8", "n9", "n10"]
+    assert any(abs(token.effect) > 1e-6 for token in tokens)
+    assert run.attributions([7]).layout.names == ("self", "hop", "structure", "content", "links", "circle")
+
+
+def test_the_page_is_told_of_it(run: vcr.Run) -> None:
+    data = collect(run)
+    assert data["explorer"]["layout"] == {"hop": 2, "structure": 3, "content": 3, "links": 2, "circle": 3}
+    assert [row["kind"] for row in data["kinds"]] == ["self", "hop", "structure", "content", "links", "circle"]
+    assert run.report(run.path / "page.html").stat().st_size > 10_000
+
+
+def test_bytes_do_not_depend_on_who_ranks(run: vcr.Run, tmp_path: Path) -> None:
+    graph, train, config = run.graph, run.split.train, run.config.tokens
+    by_path = vcr.tokenize(graph, train, config, tmp_path / "tokens", executor=Here(), kinds=[CIRCLE])
+    assert all_bytes(by_path) == all_bytes(run.store)
+    in_memory = make_lists(graph, train, config, kinds=[CIRCLE])
+    assert in_memory.layout == run.store.layout
+    for name, array in run.store.arrays.items():
+        np.testing.assert_array_equal(in_memory.arrays[name], array)
+
+
+def test_stores_with_and_without_it_are_not_mixed(run: vcr.Run) -> None:
+    graph, train, config = run.graph, run.split.train, run.config.tokens
+    with pytest.raises(vcr.StoreError, match="belongs to another kind circle"):
+        vcr.tokenize(graph, train, config, run.tokens_folder)
+    with pytest.raises(vcr.ConfigError, match="there are two kinds of neighbours named 'links'"):
+        vcr.tokenize(graph, train, config, run.tokens_folder, kinds=[replace(CIRCLE, name="links")])
+
+
+def test_links_beside_the_others_are_the_links_of_before(tmp_path: Path) -> None:
+    graph = named_graph()
+    train = vcr.Split.random(graph.labels, seed=0).train
+    alone = vcr.tokenize(graph, train, vcr.TokenConfig(content="links", content_tokens=4), tmp_path / "alone")
+    beside = vcr.tokenize(graph, train, vcr.TokenConfig(link_tokens=4), tmp_path / "beside")
+    np.testing.assert_array_equal(alone.ids("content"), beside.ids("links"))
+    np.testing.assert_array_equal(alone.scores("content"), beside.scores("links"))
+    assert list(alone.layout.counts) == ["structure", "content"]
+    assert list(beside.layout.counts) == ["structure", "content", "links"]
