@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.common import markdown_table
 from vcr_graphormer.base.files import read_json
-from vcr_graphormer.data.datasets import DATASETS
+from vcr_graphormer.data.catalogue import DATASETS
 from vcr_graphormer.errors import ConfigError, StoreError
 from vcr_graphormer.runs.presets import VARIANTS
 

@@ -13,8 +13,9 @@ import vcr_graphormer as vcr
 from tests.data.readers.test_published import ADJACENCY, FEATURES, ONE_HOT, write_arxiv
 from tests.support.command import run
 from vcr_graphormer import ConfigError, StoreError, load_dataset, load_splits, paper_split
-from vcr_graphormer.data import datasets
-from vcr_graphormer.data.datasets import DATASETS, Counts, DataConfig, find_dataset, load_data
+from vcr_graphormer.data import catalogue
+from vcr_graphormer.data.catalogue import DATASETS, Counts, find_dataset
+from vcr_graphormer.data.datasets import DataConfig, load_data
 
 # Nodes, edges as PyG stores them, features, classes: the table of the data's own README.
 REAL = {
@@ -121,7 +122,7 @@ def write_grand(root: Path, name: str) -> None:
 def test_grand_datasets_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edges: int) -> None:
     write_grand(tmp_path, "Amazon2M")
     known = replace(DATASETS["Amazon2M"], paper=Counts(3, edges, 2, 2))
-    monkeypatch.setattr(datasets, "_KNOWN", [known])
+    monkeypatch.setattr(catalogue, "KNOWN", [known])
     assert load_dataset("Amazon2M", tmp_path).num_edges == 2
     assert load_splits("Amazon2M", tmp_path) == []
 
@@ -137,10 +138,10 @@ def test_other_variants_are_refused(tmp_path: Path) -> None:
 
 def test_reddit_prefers_the_papers_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_grand(tmp_path, "reddit")
-    monkeypatch.setattr(datasets, "_KNOWN", [replace(DATASETS["Reddit"], paper=Counts(3, 2, 2, 2))])
+    monkeypatch.setattr(catalogue, "KNOWN", [replace(DATASETS["Reddit"], paper=Counts(3, 2, 2, 2))])
     assert load_dataset("Reddit", tmp_path).name == "Reddit"
     assert load_splits("Reddit", tmp_path) == []
-    assert datasets._KNOWN[0].size(tmp_path) is not None
+    assert catalogue.KNOWN[0].size(tmp_path) is not None
 
 
 def test_protocols(tmp_path: Path) -> None:

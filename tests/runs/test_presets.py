@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from vcr_graphormer import ConfigError, load_config
-from vcr_graphormer.data.datasets import DATASETS
+from vcr_graphormer.data.catalogue import DATASETS
 from vcr_graphormer.runs.presets import VARIANTS, load_preset
 
 # The authors' settings: hops, clusters, structure, content, hidden, heads, layers.

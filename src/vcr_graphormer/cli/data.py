@@ -47,7 +47,8 @@ def _list_datasets(root: Path) -> None:
     from rich.table import Table
 
     from ..base.machine import format_bytes
-    from ..data.datasets import DATASETS, DIGITS, EMBEDDED
+    from ..data.catalogue import DATASETS
+    from ..data.datasets import DIGITS, EMBEDDED
 
     table = Table(title=f"Datasets under {root}", caption="edges as the source stores them")
     for title in ("dataset", "nodes", "edges", "features", "classes"):
@@ -58,12 +59,12 @@ def _list_datasets(root: Path) -> None:
     missing = []
     for dataset in DATASETS.values():
         size = dataset.size(root)
-        status = "PyG downloads them" if dataset.call else "[yellow]missing[/]"
+        status = "PyG downloads them" if dataset.downloads else "[yellow]missing[/]"
         if size is not None:
             status = f"[green]present[/], {format_bytes(size)}"
-        elif not dataset.call:
+        elif not dataset.downloads:
             missing.append(f"{dataset.name}: put {dataset.raw} and the files beside it under {root}")
-        table.add_row(dataset.name, *(f"{count:,}" for count in dataset.stored), dataset.protocol, status)
+        table.add_row(dataset.name, *(f"{count:,}" for count in dataset.stored), dataset.protocol.text, status)
     # A log or a pipe has no width of its own; the table needs 110 columns to keep one line per dataset.
     console = Console() if sys.stdout.isatty() else Console(width=110)
     console.print(table)

@@ -3,164 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..base.checks import check_seed
-from ..errors import ConfigError, GraphError, StoreError, unknown_name
+from ..errors import ConfigError, GraphError, unknown_name
+from .catalogue import DATASETS, RANDOM, Counts, find_dataset
 from .generated import digits
 from .graph import Graph
 from .readers.own import read_graph, read_splits
-from .readers.published import read_arxiv_splits, read_arxiv_year, read_grand, read_pyg, smaller_form
 from .split import Split
 from .tasks import CLASSIFICATION
 
-
-class Counts(NamedTuple):
-    """Size of a dataset: `edges` as its source counts them."""
-
-    nodes: int
-    edges: int
-    features: int
-    classes: int
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """What is known of a published dataset.
-
-    `raw` is one raw file under the data root that shows it is present; `stored` is checked when loading; `paper` is
-    what the paper's tables print. `call` is PyG's class, its folder under the root and its arguments; `grand` is the
-    adjacency among GRAND+'s files, which are preferred where both exist, for the paper used them.
-    """
-
-    name: str
-    raw: str
-    stored: Counts
-    paper: Counts | None = None
-    call: tuple[str, ...] = ()
-    options: dict[str, Any] = field(default_factory=dict)
-    grand: str = ""
-    splits: str = ""
-    protocol: str = "random 60/20/20"
-    aliases: tuple[str, ...] = ()
-
-    def size(self, root: str | Path) -> int | None:
-        """Bytes of the raw files under the data root; None where they are not present."""
-        names = (self.grand, self.raw, self.raw.removesuffix(".gz"))
-        file = next((Path(root) / name for name in names if name and (Path(root) / name).is_file()), None)
-        return None if file is None else sum(part.stat().st_size for part in file.parent.iterdir() if part.is_file())
-
-
-def _planetoid(name: str, stored: Counts, paper: Counts | None = None) -> Dataset:
-    raw = f"Planetoid/{name}/raw/ind.{name.lower()}.graph"
-    return Dataset(name, raw, stored, paper, ("Planetoid", "Planetoid", name), splits="masks")
-
-
-def _geom(name: str, folder: str, stored: Counts, paper: Counts, *call: str, **options: Any) -> Dataset:
-    raw = f"{folder}/raw/out1_graph_edges.txt"
-    return Dataset(name, raw, stored, paper, call, options, splits="masks")
-
-
-_KNOWN = [
-    _planetoid("PubMed", Counts(19_717, 88_648, 500, 3), Counts(19_717, 88_651, 500, 3)),
-    Dataset(
-        "CoraFull",
-        "CitationFull/cora/raw/cora.npz",
-        Counts(19_793, 126_842, 8_710, 70),
-        Counts(19_793, 126_842, 8_710, 70),
-        ("CitationFull", "CitationFull", "Cora"),
-    ),
-    Dataset(
-        "Computer",
-        "Amazon/Computers/raw/amazon_electronics_computers.npz",
-        Counts(13_752, 491_722, 767, 10),
-        Counts(13_752, 491_722, 767, 10),
-        ("Amazon", "Amazon", "Computers"),
-        splits="splits/amazon-computer_split.npz",
-        aliases=("Computers", "AmazonComputers"),
-    ),
-    Dataset(
-        "Photo",
-        "Amazon/Photo/raw/amazon_electronics_photo.npz",
-        Counts(7_650, 238_162, 745, 8),
-        Counts(7_650, 238_163, 745, 8),
-        ("Amazon", "Amazon", "Photo"),
-        splits="splits/amazon-photo_split.npz",
-        aliases=("AmazonPhoto",),
-    ),
-    Dataset(
-        "CS",
-        "Coauthor/CS/raw/ms_academic_cs.npz",
-        Counts(18_333, 163_788, 6_805, 15),
-        Counts(18_333, 163_788, 6_805, 15),
-        ("Coauthor", "Coauthor", "CS"),
-        splits="splits/coauthor-cs_split.npz",
-        aliases=("CoauthorCS",),
-    ),
-    Dataset(
-        "Physics",
-        "Coauthor/Physics/raw/ms_academic_phy.npz",
-        Counts(34_493, 495_924, 8_415, 5),
-        Counts(34_493, 495_924, 8_415, 15),  # the paper prints 15 labels; the data has 5
-        ("Coauthor", "Coauthor", "Physics"),
-        splits="splits/coauthor-physics_split.npz",
-        aliases=("CoauthorPhysics",),
-    ),
-    Dataset(
-        "Reddit",
-        "Reddit/raw/reddit_data.npz",
-        Counts(232_965, 114_615_892, 602, 41),
-        Counts(232_965, 11_606_919, 602, 41),  # the paper's edges are those of GRAND+'s files, read where present
-        ("Reddit", "Reddit"),
-        grand="reddit/reddit_adj.npz",
-        splits="masks",
-        protocol="20/30 per class",
-    ),
-    Dataset(
-        "AMiner",
-        "aminer/aminer.adj.sp.pkl",
-        Counts(593_486, 6_217_004, 100, 18),
-        Counts(593_486, 6_217_004, 100, 18),
-        grand="aminer/aminer.adj.sp.pkl",
-        protocol="20/30 per class",
-    ),
-    Dataset(
-        "Amazon2M",
-        "Amazon2M/Amazon2M_adj.npz",
-        Counts(2_449_029, 61_859_140, 100, 47),
-        Counts(2_449_029, 61_859_140, 100, 47),
-        grand="Amazon2M/Amazon2M_adj.npz",
-        protocol="940/1410 nodes",
-        aliases=("ogbn-products",),
-    ),
-    _geom(
-        "Squirrel",
-        "WikipediaNetwork/squirrel/geom_gcn",
-        Counts(5_201, 217_073, 2_089, 5),
-        Counts(5_201, 216_933, 2_089, 5),
-        "WikipediaNetwork",
-        "WikipediaNetwork",
-        "squirrel",
-        geom_gcn_preprocess=True,
-    ),
-    _geom("Actor", "Actor", Counts(7_600, 30_019, 932, 5), Counts(7_600, 33_544, 931, 5), "Actor", "Actor"),
-    _geom("Texas", "WebKB/texas", Counts(183, 325, 1_703, 5), Counts(183, 295, 1_703, 5), "WebKB", "WebKB", "texas"),
-    Dataset(
-        "arXiv-year",
-        "ogbn_arxiv/raw/edge.csv.gz",
-        Counts(169_343, 1_166_243, 128, 5),
-        Counts(169_343, 1_166_243, 128, 5),
-        splits="LINKX",
-        protocol="LINKX's splits",
-        aliases=("ogbn-arxiv-year",),
-    ),
-    _planetoid("Cora", Counts(2_708, 10_556, 1_433, 7)),
-    _planetoid("CiteSeer", Counts(3_327, 9_104, 3_703, 6)),
-]
-DATASETS = {dataset.name: dataset for dataset in _KNOWN}
 EMBEDDED = "digits"
 DIGITS = Counts(1_797, 5_631, 64, 10)
 
@@ -183,16 +38,6 @@ class DataConfig:
     val: float = field(default=0.2, metadata={"help": "validation nodes of a random split: a share, or a number"})
     stratified: bool = field(default=False, metadata={"help": "same class shares in every part of a random split"})
     seed: int = field(default=0, metadata={"help": "seed of the split; number of a published one"})
-
-
-def find_dataset(name: str) -> Dataset | None:
-    """The dataset of that name or alias, case, hyphens and spaces ignored; None if there is none, or for a path."""
-    wanted = _plain(name)
-    return next((d for d in _KNOWN if wanted in {_plain(n) for n in (d.name, *d.aliases)}), None)
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[-_ ]", "", name.lower())
 
 
 def load_dataset(
@@ -224,9 +69,7 @@ def load_dataset(
         if directed:
             raise ConfigError(f"{EMBEDDED} is an undirected graph: leave out directed")
         return digits()
-    graph, stored_edges = _read(dataset, Path(root), directed)
-    _check_counts(dataset, Counts(graph.num_nodes, stored_edges, graph.num_features, graph.num_classes))
-    return graph
+    return dataset.read(Path(root), directed)
 
 
 def _own_path(name: str) -> Path:
@@ -236,39 +79,6 @@ def _own_path(name: str) -> Path:
         error = unknown_name("dataset", name, [EMBEDDED, *DATASETS])
         raise ConfigError(f"{error}; for your own data give the path of a folder or file")
     return path
-
-
-def _read(dataset: Dataset, root: Path, directed: bool) -> tuple[Graph, int]:
-    if dataset.grand and (root / dataset.grand).is_file():
-        return read_grand((root / dataset.grand).parent, directed, dataset.name)
-    if dataset.call:
-        data = read_pyg(root, dataset.call, dataset.options)
-        features = smaller_form(data.x)
-        graph = Graph.from_pyg(data, features=features, directed=directed, name=dataset.name)
-        return graph, int(data.edge_index.shape[1])
-    if dataset.grand or dataset.size(root) is None:
-        raise StoreError(f"{dataset.name} is not under {root}: put its published raw files there ({dataset.raw}, …)")
-    return read_arxiv_year(root / "ogbn_arxiv", directed, dataset.name)
-
-
-def _check_counts(dataset: Dataset, found: Counts) -> None:
-    """Refuse a dataset whose size is not the known one: another variant would give other results under its name.
-
-    Edges of PyG's and OGB's datasets must agree exactly. GRAND+'s archives list an edge once or twice, so there the
-    paper's number or its double is accepted, give or take 1 % for self-loops and duplicates.
-    """
-    if found == dataset.stored:
-        return
-    paper = dataset.paper
-    if dataset.grand and paper is not None:
-        near = any(abs(found.edges - times * paper.edges) <= 0.01 * times * paper.edges for times in (1, 2))
-        if near and found._replace(edges=paper.edges) == paper:
-            return
-    has, expected = (", ".join(f"{n:,} {what}" for what, n in c._asdict().items()) for c in (found, dataset.stored))
-    raise StoreError(
-        f"{dataset.name} has {has}, but {expected} were expected: the raw files are another variant of the dataset "
-        f"(load them by path, as your own data)"
-    )
 
 
 def load_splits(name: str | Path, root: str | Path = "data", graph: Graph | None = None) -> list[Split]:
@@ -286,15 +96,7 @@ def load_splits(name: str | Path, root: str | Path = "data", graph: Graph | None
     dataset = find_dataset(name)
     if dataset is None:
         return [] if name == EMBEDDED else read_splits(_own_path(name), graph)
-    if dataset.splits == "LINKX":
-        return read_arxiv_splits(Path(root))
-    if dataset.splits == "masks":
-        if dataset.grand and (Path(root) / dataset.grand).is_file():
-            return []
-        data = read_pyg(Path(root), dataset.call, dataset.options)
-        columns = data.train_mask.shape[1] if data.train_mask.ndim == 2 else 1
-        return [Split.from_pyg(data, column) for column in range(columns)]
-    return [Split.from_files(Path(root) / dataset.splits)] if dataset.splits else []
+    return dataset.splits(Path(root))
 
 
 def paper_split(name: str, labels: Any, seed: int = 0, root: str | Path = "data") -> Split:
@@ -303,15 +105,11 @@ def paper_split(name: str, labels: Any, seed: int = 0, root: str | Path = "data"
     LINKX published five splits; seeds beyond take them in turn.
     """
     dataset = find_dataset(name)
-    protocol = "random 60/20/20" if dataset is None else dataset.protocol
-    if protocol == "20/30 per class":
-        return Split.per_class(labels, 20, 30, seed)
-    if protocol == "940/1410 nodes":
-        return Split.random(labels, 940, 1410, seed)
-    if protocol == "LINKX's splits":
-        splits = load_splits(name, root)
-        return splits[check_seed(seed) % len(splits)]
-    return Split.random(labels, 0.6, 0.2, seed)
+    protocol = RANDOM if dataset is None else dataset.protocol
+    if protocol.draw is not None:
+        return protocol.draw(labels, seed)
+    splits = load_splits(name, root)
+    return splits[check_seed(seed) % len(splits)]
 
 
 def load_data(config: DataConfig) -> tuple[Graph, Split | None]:

@@ -13,8 +13,8 @@ import scipy.sparse as sp
 import torch
 
 from vcr_graphormer import GraphError, StoreError, load_dataset, load_splits
-from vcr_graphormer.data import datasets
-from vcr_graphormer.data.datasets import DATASETS, Counts
+from vcr_graphormer.data import catalogue
+from vcr_graphormer.data.catalogue import DATASETS, Counts
 from vcr_graphormer.data.readers.published import (
     read_arxiv_splits,
     read_arxiv_year,
@@ -159,7 +159,7 @@ def test_citation_and_reddit_files_of_pyg(tmp_path: Path, monkeypatch: pytest.Mo
     np.savez(reddit / "reddit_data.npz", feature=FEATURES, label=[0, 1, 1], node_types=[1, 2, 3])
     sp.save_npz(reddit / "reddit_graph.npz", ADJACENCY.tocoo())
     small = [replace(DATASETS[name], stored=Counts(3, 4, 2, 2)) for name in ("CoraFull", "Reddit")]
-    monkeypatch.setattr(datasets, "_KNOWN", small)
+    monkeypatch.setattr(catalogue, "KNOWN", small)
     for name in ("CoraFull", "Reddit"):
         graph = load_dataset(name, tmp_path)
         assert (graph.num_edges, graph.num_features, graph.name) == (2, 2, name)

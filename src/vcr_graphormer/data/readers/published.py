@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,6 +23,110 @@ from .pickles import read_object_array, read_pickle
 SPARSE_BELOW = 0.25
 # LINKX cuts the publication years of ogbn-arxiv into five classes.
 _YEAR_CLASSES = 5
+
+
+class Source(Protocol):
+    """Raw files of one publisher that a dataset can be read from."""
+
+    @property
+    def raw(self) -> str:
+        """Return one file under the data root that shows that the others are there too."""
+        ...
+
+    @property
+    def downloads(self) -> bool:
+        """Return whether missing files are downloaded."""
+        ...
+
+    @property
+    def exact(self) -> bool:
+        """Return whether the number of stored edges is known exactly."""
+        ...
+
+    def find(self, root: Path) -> Path | None:
+        """Return the file that shows that the dataset is there, or None."""
+        ...
+
+    def read(self, root: Path, directed: bool, name: str) -> tuple[Graph, int]:
+        """Return the graph, and the number of edges as its source stores them."""
+        ...
+
+    def splits(self, root: Path) -> list[Split]:
+        """Return the published splits; empty where there are none."""
+        ...
+
+
+@dataclass(frozen=True)
+class Pyg:
+    """Files that a dataset class of PyG reads: its name, its folder under the root, its arguments."""
+
+    raw: str
+    call: tuple[str, ...]
+    options: tuple[tuple[str, Any], ...] = ()
+    masks: bool = False
+    downloads: bool = True
+    exact: bool = True
+
+    def find(self, root: Path) -> Path | None:
+        """Return the file that shows that the dataset is there, or None."""
+        return root / self.raw if (root / self.raw).is_file() else None
+
+    def read(self, root: Path, directed: bool, name: str) -> tuple[Graph, int]:
+        """Return the graph and PyG's number of edges."""
+        data = read_pyg(root, self.call, dict(self.options))
+        graph = Graph.from_pyg(data, features=smaller_form(data.x), directed=directed, name=name)
+        return graph, int(data.edge_index.shape[1])
+
+    def splits(self, root: Path) -> list[Split]:
+        """Return the splits that PyG carries as masks."""
+        if not self.masks:
+            return []
+        data = read_pyg(root, self.call, dict(self.options))
+        columns = data.train_mask.shape[1] if data.train_mask.ndim == 2 else 1
+        return [Split.from_pyg(data, column) for column in range(columns)]
+
+
+@dataclass(frozen=True)
+class Grand:
+    """The files of GRAND+, by the path of the adjacency matrix."""
+
+    raw: str
+    downloads: bool = False
+    exact: bool = False
+
+    def find(self, root: Path) -> Path | None:
+        """Return the file that shows that the dataset is there, or None."""
+        return root / self.raw if (root / self.raw).is_file() else None
+
+    def read(self, root: Path, directed: bool, name: str) -> tuple[Graph, int]:
+        """Return the graph and its stored edges."""
+        return read_grand((root / self.raw).parent, directed, name)
+
+    def splits(self, root: Path) -> list[Split]:
+        """Return nothing: GRAND+ draws splits anew."""
+        return []
+
+
+@dataclass(frozen=True)
+class ArxivYear:
+    """OGB's raw files of ogbn-arxiv, packed or not, and LINKX's splits."""
+
+    raw: str
+    downloads: bool = False
+    exact: bool = True
+
+    def find(self, root: Path) -> Path | None:
+        """Return the file that shows that the dataset is there, or None."""
+        files = (root / self.raw, root / self.raw.removesuffix(".gz"))
+        return next((file for file in files if file.is_file()), None)
+
+    def read(self, root: Path, directed: bool, name: str) -> tuple[Graph, int]:
+        """Return the graph and its stored edges."""
+        return read_arxiv_year((root / self.raw).parent.parent, directed, name)
+
+    def splits(self, root: Path) -> list[Split]:
+        """Return LINKX's five splits."""
+        return read_arxiv_splits(root)
 
 
 def read_pyg(root: Path, call: tuple[str, ...], options: dict[str, Any]) -> Any:
