@@ -565,7 +565,7 @@ def test_a_run_with_values_instead_of_classes(visit: "Visit", tmp_path: Path) ->
 
 
 def test_kinds_are_those_of_the_data(visit: "Visit") -> None:
-    """Three kinds of neighbours, one of them unknown to the page: each has a look and a part of the circle of its own."""
+    """Three kinds of neighbours, one unknown to the page: each has a look and a part of the circle of its own."""
     data = make_data(layout={"hop": 2, "structure": 4, "circle": 5, "content": 6})
     data["kinds"].append({"kind": "circle", "tokens": 5.0, "attention": 0.25, "effect": 0.004})
     page = visit(data, fragment="#node=2")

@@ -145,7 +145,7 @@ def read_config(file: Path | None, settings: list[str] | None, variant: str = "d
 
 def _check_root(root: str | None) -> None:
     """Refuse a dataset's name where the folder of raw files is asked for: both options begin alike."""
-    from ..data.datasets import find_dataset
+    from ..data.catalogue import find_dataset
 
     if root is not None and find_dataset(root) is not None and not Path(root).is_dir():
         raise ConfigError(f"--data is the folder with the raw files: for the dataset write --dataset {root}")

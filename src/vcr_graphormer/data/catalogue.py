@@ -113,10 +113,9 @@ class Dataset:
         if found == self.stored:
             return
         if not exact and self.paper is not None:
-            near = any(
-                abs(found.edges - times * self.paper.edges) <= 0.01 * times * self.paper.edges for times in (1, 2)
-            )
-            if near and found._replace(edges=self.paper.edges) == self.paper:
+            once = self.paper.edges
+            near = any(abs(found.edges - edges) <= 0.01 * edges for edges in (once, 2 * once))
+            if near and found._replace(edges=once) == self.paper:
                 return
         has, expected = (", ".join(f"{n:,} {what}" for what, n in c._asdict().items()) for c in (found, self.stored))
         raise StoreError(

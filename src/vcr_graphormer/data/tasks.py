@@ -104,7 +104,23 @@ class Task(Protocol):
         ...
 
 
-class _Classification:
+class _Labels:
+    """What class labels and several labels per node have in common: inputs and outputs are the labels themselves."""
+
+    def label_width(self, outputs: int) -> int:
+        return outputs
+
+    def scale(self, labels: Array, train: NDArray[np.int64]) -> None:
+        return None
+
+    def wanted(self, labels: Array, scale: Scale | None) -> Array:
+        return labels
+
+    def explained(self, outputs: Tensor) -> Tensor:
+        return outputs.argmax(1)
+
+
+class _Classification(_Labels):
     """One class per node: int64 [n], -1 for unknown."""
 
     name, words = "classification", "classes"
@@ -135,20 +151,11 @@ class _Classification:
     def unseen(self, labels: Array, train: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.setdiff1d(labels[labels >= 0], labels[train])
 
-    def label_width(self, outputs: int) -> int:
-        return outputs
-
     def label_rows(self, labels: Array, train: NDArray[np.int64], outputs: int) -> NDArray[np.float32]:
         used = train[known_labels(labels[train])]
         rows = np.zeros((len(labels), outputs), dtype=np.float32)
         rows[used, labels[used]] = 1.0
         return rows
-
-    def scale(self, labels: Array, train: NDArray[np.int64]) -> None:
-        return None
-
-    def wanted(self, labels: Array, scale: Scale | None) -> Array:
-        return labels
 
     def loss(self, logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
         from torch.nn.functional import cross_entropy
@@ -165,9 +172,6 @@ class _Classification:
     def output_tensor(self, logits: Tensor, scale: Scale | None) -> Tensor:
         return logits.float().softmax(-1)
 
-    def explained(self, outputs: Tensor) -> Tensor:
-        return outputs.argmax(1)
-
     def decide(self, outputs: NDArray[np.float32]) -> Array:
         return np.asarray(outputs.argmax(axis=1))
 
@@ -181,7 +185,7 @@ class _Classification:
         return names[int(label)] if label >= 0 else None
 
 
-class _MultiLabel:
+class _MultiLabel(_Labels):
     """Any number of labels per node: int8 [n, c] of 0 and 1, -1 for unknown."""
 
     name, words = "multilabel", "labels"
@@ -206,21 +210,12 @@ class _MultiLabel:
     def unseen(self, labels: Array, train: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.flatnonzero((labels == 1).any(axis=0) & ~(labels[train] == 1).any(axis=0))
 
-    def label_width(self, outputs: int) -> int:
-        return outputs
-
     def label_rows(self, labels: Array, train: NDArray[np.int64], outputs: int) -> NDArray[np.float32]:
         """Return the known positives."""
         used = train[known_labels(labels[train])]
         rows = np.zeros(labels.shape, dtype=np.float32)
         rows[used] = labels[used] == 1
         return rows
-
-    def scale(self, labels: Array, train: NDArray[np.int64]) -> None:
-        return None
-
-    def wanted(self, labels: Array, scale: Scale | None) -> Array:
-        return labels
 
     def loss(self, logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
         """Return the binary cross-entropy of each known label."""
@@ -238,9 +233,6 @@ class _MultiLabel:
 
     def output_tensor(self, logits: Tensor, scale: Scale | None) -> Tensor:
         return logits.float().sigmoid()
-
-    def explained(self, outputs: Tensor) -> Tensor:
-        return outputs.argmax(1)
 
     def decide(self, outputs: NDArray[np.float32]) -> Array:
         return (outputs >= THRESHOLD).astype(np.int8)

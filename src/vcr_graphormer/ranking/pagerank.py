@@ -18,7 +18,7 @@ from ..errors import StoreError
 from .connections import Connections, no_connections
 from .exact import TOLERANCE, check_restart, check_tolerance
 from .kernels.push import Arcs, Members
-from .kernels.topk import Vectors, rank_sources
+from .kernels.topk import Limits, Vectors, rank_sources
 from .ranker import Ranking, empty_lists
 from .second_level import EXACT, SMALL_GRAPH, coarse_clusters, compute_vectors, make_arcs, new_scratch, with_weights
 
@@ -172,36 +172,25 @@ class Ranker:
         nodes = np.arange(num_nodes) if sources is None else check_sources(sources, num_nodes)
         ids, scores = empty_lists(len(nodes), k, np.float64)
         kth = _entry_after(vectors, k)
-        first, floor, slack = FIRST_TOLERANCE, FLOOR * tolerance, 1.0
-        back = not self.directed and tolerance <= LOOK_BACK_BELOW
-        if self.directed:
-            tolerance = tolerance * DIRECTED_TOLERANCE
+        finer = DIRECTED_TOLERANCE if self.directed else 1.0
+        limits = Limits(
+            first=FIRST_TOLERANCE,
+            tolerance=tolerance * finer,
+            floor=FLOOR * tolerance,
+            slack=1.0,
+            back=not self.directed and tolerance <= LOOK_BACK_BELOW,
+        )
         if len(self.arcs.indices) <= SMALL_GRAPH:
-            first, floor, slack = EXACT, EXACT, 0.0
+            limits = limits._replace(first=EXACT, floor=EXACT, slack=0.0)
 
         def work(part: list[NDArray[np.int64]]) -> int:
             scratch, visits = new_scratch(vectors.limit, len(kth), self.directed), 0
             for rows in part:
-                block_ids, block_scores = ids[rows], scores[rows]
+                block, graph = (ids[rows], scores[rows]), (self.arcs, self.assignment, self.members)
                 visits += rank_sources(
-                    nodes[rows],
-                    leave_out,
-                    keep_super,
-                    self.arcs,
-                    self.assignment,
-                    self.members,
-                    vectors,
-                    kth,
-                    scratch,
-                    first,
-                    tolerance,
-                    floor,
-                    slack,
-                    back,
-                    block_ids,
-                    block_scores,
+                    nodes[rows], leave_out, keep_super, *graph, vectors, kth, scratch, limits, *block
                 )
-                ids[rows], scores[rows] = block_ids, block_scores
+                ids[rows], scores[rows] = block
             return visits
 
         # Sources of one cluster touch the same memory.

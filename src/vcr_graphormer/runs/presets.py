@@ -6,7 +6,7 @@ import tomllib
 from importlib import resources
 from typing import Any
 
-from ..data.datasets import find_dataset
+from ..data.catalogue import find_dataset
 from ..errors import ConfigError, unknown_name
 
 VARIANTS = ("default", "paper", "hops", "pagerank")

@@ -172,13 +172,13 @@ def local_bar(scratch, count, u, restart, score, node):
 
 
 @jit
-def walk(u, own_edge, arcs, vectors, assignment, scratch, coefficient, score, node, first, tolerance, floor, back):
+def walk(u, own_edge, arcs, vectors, assignment, scratch, coefficient, score, node, limits):
     """Push u itself, then all to a coarse tolerance, then to one in proportion to the k-th score so far.
 
     Return the number of touched nodes, the edge visits and the bar.
     """
     apart = -1 if own_edge else u
-    restart = vectors.restart
+    restart, first = vectors.restart, limits.first
     scratch.state[u, RESIDUAL] = 1.0
     scratch.touched[0] = u
     _, count = push_node(u, own_edge, arcs, vectors.total, assignment, scratch, coefficient, 0, 1, np.inf, restart)
@@ -186,12 +186,12 @@ def walk(u, own_edge, arcs, vectors, assignment, scratch, coefficient, score, no
     count, more = settle(arcs, vectors.total, assignment, scratch, coefficient, count, first, restart, apart)
     visits += more
     bar = local_bar(scratch, count, u, restart, score, node)
-    fine = max(tolerance * bar, floor)
+    fine = max(limits.tolerance * bar, limits.floor)
     if fine < first:
         count, more = settle(arcs, vectors.total, assignment, scratch, coefficient, count, fine, restart, apart)
         visits += more
     close(scratch, count, vectors.vector_of, coefficient, restart)
-    if back:
+    if limits.back:
         visits += look_back(arcs, vectors.vector_of, vectors.volume, scratch, count, coefficient, restart)
     return count, visits, bar
 
@@ -270,29 +270,19 @@ def choose(
     return size, count
 
 
-@jit
-def rank_sources(
-    sources,
-    leave_out,
-    keep_super,
-    arcs,
-    assignment,
-    members,
-    vectors,
-    kth,
-    scratch,
-    first,
-    tolerance,
-    floor,
-    slack,
-    back,
-    ids,
-    scores,
-):
-    """Rank each source on its own, so that the result does not depend on how sources are split; return edge visits.
+class Limits(NamedTuple):
+    """How far a source is pushed, and what is left out."""
 
-    Terms that are small compared with the k-th score are left out with a slack of 1, and none with a slack of 0.
-    """
+    first: float  # residual per edge weight at which the first push stops, whatever the scores
+    tolerance: float  # the same for the second push, relative to the k-th score so far
+    floor: float  # no push goes below this
+    slack: float  # 1: terms that are small compared with the k-th score are left out; 0: none is
+    back: bool  # whether residual is looked back at, see `look_back`
+
+
+@jit
+def rank_sources(sources, leave_out, keep_super, arcs, assignment, members, vectors, kth, scratch, limits, ids, scores):
+    """Rank each source on its own, so that the result does not depend on how sources are split; return edge visits."""
     k, num_vectors, num_nodes = ids.shape[1], len(vectors.ptr) - 1, len(vectors.total)
     coefficient, mixed = np.zeros(num_vectors), np.zeros(num_vectors, np.float32)
     score, node = np.empty(k), np.empty(k, np.int32)
@@ -303,17 +293,15 @@ def rank_sources(
         u = sources[j]
         s = assignment[u]
         apart = leave_out and s >= 0
-        count, more, bar = walk(
-            u, not apart, arcs, vectors, assignment, scratch, coefficient, score, node, first, tolerance, floor, back
-        )
+        count, more, bar = walk(u, not apart, arcs, vectors, assignment, scratch, coefficient, score, node, limits)
         visits += more
-        bar *= slack
+        bar *= limits.slack
         mix(coefficient, LEAST_COEFFICIENT * bar, vectors.matrix, vectors.mean_row, mixed)
         scale, at_s = 1.0, 0.0
         if apart:
             scale, at_s = correct_own_edge(u, s, vectors, scratch.state, mixed, dropped)
         for q in range(num_vectors):  # k nodes of this list score at least this: another lower bound
-            bar = max(bar, slack * mixed[q] * kth[q])
+            bar = max(bar, limits.slack * mixed[q] * kth[q])
         stamped = False
         if len(scratch.stamp) > 0:  # directed: a node may be in u's component and yet out of reach
             reached = follow_arcs(u, apart, k + 1, arcs, assignment, members, scratch.stamp, scratch.queue, j + 1)
