@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -147,3 +149,22 @@ def test_another_graph_in_its_place(run: Run, tmp_path: Path) -> None:
     vcr.generate(nodes=150, edges=600, classes=3, features=8, homophily=0.8, seed=9).save(folder / "graph")
     with pytest.raises(StoreError, match="is another graph than the one"):
         _ = Run.open(folder, "cpu").graph
+
+
+def test_predicting_loads_neither_compiled_loops_nor_explanations(tmp_path: Path) -> None:
+    """A server that only predicts starts fast: label hops and all, without numba, METIS, scikit-learn or the page."""
+    graph = named_graph()
+    model = replace(CONFIG.model, label_hops=2, label_embedding=True, adjacency_rows=True)
+    split = Split.random(graph.labels, seed=0)
+    made = vcr.train(graph, split, replace(CONFIG, model=model), tmp_path / "run", device="cpu")
+    script = (
+        "import sys, vcr_graphormer as vcr\n"
+        "print(vcr.Run.open(sys.argv[1], 'cpu').predict(['n7']).probabilities.tolist())\n"
+        "heavy = {'numba', 'pymetis', 'sklearn', 'vcr_graphormer.explain', 'vcr_graphormer.report'}\n"
+        "loaded = heavy & set(sys.modules) | {name for name in sys.modules if '.kernels' in name}\n"
+        "sys.exit(', '.join(sorted(loaded)) or 0)\n"
+    )
+    command = [sys.executable, "-c", script, str(made.path)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    np.testing.assert_allclose(json.loads(result.stdout), made.predict(["n7"]).probabilities, rtol=1e-6)

@@ -76,3 +76,18 @@ def test_bad_input() -> None:
         list(hop_features(graphs.path(), -1))
     with pytest.raises(GraphError, match="the graph has no features: use graph.with_features"):
         list(hop_features(graphs.path(), 1))
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("self_loops", [False, True])
+def test_degrees_by_numpy_and_by_compiled_code_have_the_same_bits(
+    directed: bool, weighted: bool, self_loops: bool
+) -> None:
+    random = np.random.default_rng(0)
+    edges = random.integers(0, 60, (2, 400))
+    weights = random.random(400) + 0.01 if weighted else None
+    graph = Graph.from_edges(edges, 60, edge_weight=weights, directed=directed)
+    compiled, plain = hops.Step.of(graph, self_loops).matrix, hops.normalized_adjacency(graph, self_loops)
+    np.testing.assert_array_equal(compiled.data, plain.data)
+    np.testing.assert_array_equal(compiled.indices, plain.indices)
