@@ -35,8 +35,7 @@ from .shards import SavedRanker, Shard, rank_shards
 from .store import FORMAT_VERSION, KIND, TokenStore
 
 SOURCES_AT_ONCE = 4096  # sources of a shard, as few as an interruption should cost; chosen by hand
-# Each shard first clears a table of 16 bytes per node, so their number must not grow with the graph (docs/log.md).
-MOST_SHARDS = 1024
+MOST_SHARDS = 1024  # each first clears 16 bytes per node, so their number must not grow with the graph (docs/log.md)
 _NAME_LENGTH = 8  # hexadecimal digits that tell the jobs of one folder apart
 
 
@@ -80,18 +79,12 @@ def tokenize(
     identity = _identity(graph, nodes, config=config, settings=settings, kinds=kinds)
     folder = Path(out)
     if (folder / MANIFEST).is_file():
-        return _open_checked(folder, identity)
+        return TokenStore.open(folder).check(identity)
     check_resources(graph, settings, threads=threads, folder=folder, by_path=_by_path(executor), kinds=kinds)
+    show, all_kinds = progress or (lambda *_: None), (*kinds_of(settings), *kinds)
     with JobFolder(folder, identity) as work:
         job = _Job(
-            graph=graph,
-            train=nodes,
-            config=settings,
-            kinds=(*kinds_of(settings), *kinds),
-            work=work,
-            threads=threads,
-            progress=progress or (lambda *_: None),
-            executor=executor,
+            graph, nodes, config=settings, kinds=all_kinds, work=work, threads=threads, progress=show, executor=executor
         )
         arrays = {**job.rank_all(), **job.hop_all()}
         about = {**settings.to_dict(), "num_features": graph.num_features}
@@ -111,13 +104,7 @@ def check_tokens(graph: Graph, train: Any, config: TokenConfig, out: str | Path,
     if (Path(out) / MANIFEST).is_file():
         nodes = np.unique(check_sources(train, graph.num_nodes, "train"))
         settings = resolve(config, graph, nodes)
-        _open_checked(Path(out), _identity(graph, nodes, config=config, settings=settings, kinds=kinds))
-
-
-def _open_checked(folder: Path, identity: dict[str, str]) -> TokenStore:
-    store = TokenStore.open(folder)
-    store.check(identity)
-    return store
+        TokenStore.open(out).check(_identity(graph, nodes, config=config, settings=settings, kinds=kinds))
 
 
 def _identity(
@@ -211,12 +198,12 @@ class _Job:
         yield f"{kind.name}_assignment", self.work.write(f"{kind.name}_assignment", connections.assignment)
 
     def _shards(self, kind: Kind, tokens: int) -> list[Shard]:
-        size = max(SOURCES_AT_ONCE, -(-self.graph.num_nodes // MOST_SHARDS))
-        starts = range(0, self.graph.num_nodes, size)
-        ranges = [(start, min(start + size, self.graph.num_nodes)) for start in starts]
+        num_nodes = self.graph.num_nodes
+        size = max(SOURCES_AT_ONCE, -(-num_nodes // MOST_SHARDS))
+        ranges = [(start, min(start + size, num_nodes)) for start in range(0, num_nodes, size)]
         # The job is part of a file's name: a worker may outlive a deleted job and write while another one runs.
-        identity = np.array([f"{name}={value}" for name, value in sorted(self.work.identity.items())])
-        job = digest(identity)[:_NAME_LENGTH]
+        identity = [f"{name}={value}" for name, value in sorted(self.work.identity.items())]
+        job = digest(np.array(identity))[:_NAME_LENGTH]
         # Absolute, because workers have working directories of their own.
         folder, effort = self.work.parts.absolute(), kind.effort(self.config)
         return [Shard(folder / f"{kind.name}-{a}-{b}-{job}.npz", a, b, tokens, effort) for a, b in ranges]
@@ -224,8 +211,7 @@ class _Job:
     def _prepare(self, kind: Kind, connections: Connections) -> NodeRanker | SavedRanker:
         """Return the ranker in memory, or its folder for workers. One saved before an interruption is used again."""
         folder, by_path = self.work.parts.absolute() / f"{kind.name}-ranker", _by_path(self.executor)
-        ranker = kind.ranker()
-        prepared: NodeRanker | None = None
+        ranker, prepared = kind.ranker(), None
         if not is_intact(folder):
             coarse = self.coarse if ranker.uses_clusters else None
             with self._stage(f"{kind.name} {ranker.stage}") as row:
@@ -277,8 +263,7 @@ class _Job:
             if not finished:
                 with self.stages.measure(stage):
                     step = Step.of(self.graph, self.config.self_loops) if step is None else step
-                    blocks = propagate(step, current, self.threads)
-                    finished = self._write_hop(hop, blocks, shape=current.shape)
+                    finished = self._write_hop(hop, propagate(step, current, self.threads), shape=current.shape)
             arrays |= finished
             current = open_hop(hop, finished, current.shape)
             self.progress(stage, hop, self.config.hops)

@@ -75,13 +75,10 @@ class TokenConfig:
         check_restart(self.restart)
         check_tolerance(self.tolerance)
         check_seed(self.seed)
-        for name, allowed in (
-            ("partitioner", PARTITIONERS),
-            ("content", CONTENTS),
-            ("super_tokens", SUPER_TOKENS),
-            ("score_type", SCORE_TYPES),
-        ):
-            check_choice(self, "tokens", name, allowed)
+        check_choice(self, "tokens", "partitioner", PARTITIONERS)
+        check_choice(self, "tokens", "content", CONTENTS)
+        check_choice(self, "tokens", "super_tokens", SUPER_TOKENS)
+        check_choice(self, "tokens", "score_type", SCORE_TYPES)
         return self
 
     def to_dict(self) -> dict[str, Any]:

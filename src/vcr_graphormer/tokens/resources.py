@@ -51,10 +51,9 @@ def needed_disk(graph: Graph, config: TokenConfig, by_path: bool = False, kinds:
     tokens = sum(kind.count(config) for kind in used)
     in_store = ID_BYTES + np.dtype(config.score_type).itemsize
     in_shard = ID_BYTES + np.dtype(np.float32).itemsize
-    assignments = len(ALWAYS) * ID_BYTES * nodes
     shared = sum(kind.ranker().saved_bytes(graph) for kind in used)
     shared += 0 if graph.folder is not None else ID_BYTES * graph.num_arcs + OFFSET_BYTES * nodes
-    lists = nodes * tokens * (in_store + in_shard) + assignments
+    lists = nodes * (tokens * (in_store + in_shard) + len(ALWAYS) * ID_BYTES)  # and the super node of each node
     return lists + config.hops * _hop_bytes(graph) + (shared if by_path else 0)
 
 
@@ -75,13 +74,7 @@ def _hop_bytes(graph: Graph) -> int:
 
 
 def check_resources(
-    graph: Graph,
-    config: TokenConfig,
-    *,
-    threads: int,
-    folder: Path,
-    by_path: bool = False,
-    kinds: Sequence[Kind] = (),
+    graph: Graph, config: TokenConfig, *, threads: int, folder: Path, by_path: bool = False, kinds: Sequence[Kind] = ()
 ) -> None:
     """Refuse a job that does not fit in memory or on disk, with the sizes."""
     memory, free = needed_memory(graph, config, threads, kinds), available_memory()

@@ -18,14 +18,10 @@ ALWAYS = ("structure", "content")  # kinds whose arrays every store has, even wi
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TokenStore(TokenLists):
-    """The token lists of all nodes in a folder. `tokenize` makes it, `TokenStore.open` opens it again.
+    """The token lists of all nodes in a folder, with all that `TokenLists` offers. `tokenize` makes it.
 
     Attributes
     ----------
-    config : dict
-        The settings that made it, and the number of features.
-    arrays : dict
-        Memory-mapped arrays by name; prefer the methods of `TokenLists`.
     path : Path
         The folder.
     identity : dict
@@ -63,11 +59,12 @@ class TokenStore(TokenLists):
         """Compare every array with its checksum."""
         verify_folder(self.path)
 
-    def check(self, identity: Mapping[str, str]) -> None:
-        """Refuse another graph, split or configuration, and name what differs."""
+    def check(self, identity: Mapping[str, str]) -> TokenStore:
+        """Refuse another graph, split or configuration, and name what differs; otherwise return this store."""
         different = differences(identity, self.identity)
         if different:
             raise StoreError(f"{self.path} belongs to another {', '.join(different)}: tokenize into another folder")
+        return self
 
     @property
     def where(self) -> str:
