@@ -136,12 +136,12 @@ def to_matrix(matrix: Any, home: torch.device, *, dtype: torch.dtype | None, den
     width = matrix.shape[1]
     extra = -width % _ALIGNED if dense else 0
     if not sp.issparse(matrix):
-        tensor = _tensor(matrix, home, dtype or torch.float32)
+        tensor = _tensor(matrix, home, dtype=dtype or torch.float32)
         return F.pad(tensor, (0, extra)) if extra else tensor
     is_small = max(matrix.nnz, width) <= torch.iinfo(torch.int32).max
     index_type = torch.int32 if is_small else torch.int64
-    indptr, indices = (_tensor(array, home, index_type) for array in (matrix.indptr, matrix.indices))
-    values = _tensor(matrix.data, home, dtype or torch.float32)
+    indptr, indices = (_tensor(array, home, dtype=index_type) for array in (matrix.indptr, matrix.indices))
+    values = _tensor(matrix.data, home, dtype=dtype or torch.float32)
     if not dense:
         return SparseRows(indptr, indices, values, width)
     full = torch.zeros(matrix.shape[0], width + extra, dtype=values.dtype, device=home)
@@ -157,7 +157,7 @@ def adjacency_rows(graph: Graph) -> sp.csr_matrix:
     return sp.diags(1 / np.maximum(lengths, _SHORTEST)).astype(np.float32).dot(adjacency).tocsr()
 
 
-def _tensor(array: Any, home: torch.device, dtype: torch.dtype | None = None) -> Tensor:
+def _tensor(array: Any, home: torch.device, *, dtype: torch.dtype | None = None) -> Tensor:
     """Return a tensor that shares the array's memory if it can."""
     with warnings.catch_warnings():  # nothing writes to a memory map
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
@@ -168,7 +168,7 @@ def super_rows(lists: TokenLists, home: torch.device) -> Tensor | None:
     """Return the mean features of all super nodes, kind by kind; None if no super node is a token."""
     if not lists.layout.supers:
         return None
-    return torch.cat([_tensor(lists.super_features(kind), home, torch.float32) for kind in lists.layout.supers])
+    return torch.cat([_tensor(lists.super_features(kind), home, dtype=torch.float32) for kind in lists.layout.supers])
 
 
 def own_super_nodes(lists: TokenLists, home: torch.device) -> tuple[Tensor, Tensor] | None:
@@ -182,5 +182,5 @@ def own_super_nodes(lists: TokenLists, home: torch.device) -> tuple[Tensor, Tens
             sizes = np.bincount(classes[classes >= 0], minlength=count)
             own = np.where(classes >= 0, classes + lists.layout.super_offset(kind), -1)
             own_sizes = np.where(classes >= 0, sizes[classes], 0)
-            return _tensor(own, home, torch.int64), _tensor(own_sizes, home, torch.float32)
+            return _tensor(own, home, dtype=torch.int64), _tensor(own_sizes, home, dtype=torch.float32)
     return None

@@ -86,15 +86,16 @@ class _SparseProduct(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, weight: Tensor, rows: SparseRows, values: Tensor) -> Tensor:
         context.rows, context.values = rows, values
-        return _sum_rows(weight, rows.indices, rows.indptr, values)
+        return _sum_rows(weight, rows.indices, starts=rows.indptr, values=values)
 
     @staticmethod
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         order, starts, owners = context.rows.transposed
-        return _sum_rows(gradients[0].contiguous(), owners, starts, context.values[order]), None, None
+        product = _sum_rows(gradients[0].contiguous(), owners, starts=starts, values=context.values[order])
+        return product, None, None
 
 
-def _sum_rows(table: Tensor, indices: Tensor, starts: Tensor, values: Tensor) -> Tensor:
+def _sum_rows(table: Tensor, indices: Tensor, *, starts: Tensor, values: Tensor) -> Tensor:
     return F.embedding_bag(
         indices, table, starts, mode="sum", per_sample_weights=values.to(table.dtype), include_last_offset=True
     )

@@ -61,7 +61,7 @@ class EncoderLayer(nn.Module):
         shown = None if mask is None else mask[:, None, None, :]  # (batch, 1, 1, tokens)
         fraction = self.attention_dropout if self.training else 0.0
         if attention is None and not (fraction and query.device.type == "cpu"):
-            return F.scaled_dot_product_attention(query, key, value, shown, fraction)
+            return F.scaled_dot_product_attention(query, key, value, attn_mask=shown, dropout_p=fraction)
         # On a CPU torch has no fused attention with dropout. This one has our cheap dropout.
         scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
         if shown is not None:
@@ -179,7 +179,7 @@ class VCRGraphormer(nn.Module):
             projected = self.project_rows(batch.rows, batch.super_rows)
         tokens = self._gather(batch, projected)  # (batch, tokens, hidden)
         if batch.own is not None and batch.super_rows is not None:
-            tokens = self._without_own(tokens, batch, len(projected) - len(batch.super_rows))
+            tokens = self._without_own(tokens, batch, num_rows=len(projected) - len(batch.super_rows))
         tokens = torch.addcmul(tokens, batch.scores.to(tokens.dtype)[..., None], self.score_weight)
         if tokens.shape[1] != self.layout.num_tokens:
             raise ConfigError(
@@ -192,7 +192,6 @@ class VCRGraphormer(nn.Module):
             tokens = tokens + F.pad(self.ranks, (0, 0, self.layout.first_neighbour, 0))
         if self.label_hop_weight is not None and batch.label_hops is not None:
             around = batch.label_hops.to(tokens.dtype) @ self.label_hop_weight
-            # Hop tokens follow the node itself.
             tokens = tokens + F.pad(around, (0, 0, 1, tokens.shape[1] - 1 - around.shape[1]))
         if self.label_weight is not None and batch.labels is not None:
             labels = batch.labels.to(tokens.dtype) @ self.label_weight
@@ -215,7 +214,7 @@ class VCRGraphormer(nn.Module):
         index = torch.cat([batch.place[:, :1], hop_index, batch.place[:, 1:]], 1)
         return F.embedding(index, torch.cat([projected, *hops]) if hops else projected)
 
-    def _without_own(self, tokens: Tensor, batch: Batch, num_rows: int) -> Tensor:
+    def _without_own(self, tokens: Tensor, batch: Batch, *, num_rows: int) -> Tensor:
         """Take the target's features out of the mean of its class: (members · mean - own) / (members - 1).
 
         As in the mean, they are X(u) W₀ + b: without dropout, and without what rich tokens add.

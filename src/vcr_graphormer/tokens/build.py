@@ -91,8 +91,8 @@ def tokenize(
         meta: dict[str, Any] = {"config": about, "identity": identity}
         if kinds:
             meta["kinds"] = [[kind.name, kind.leaves_out(settings)] for kind in kinds]
-        write_manifest(folder, KIND, FORMAT_VERSION, arrays, meta, work.checksums)
-        # The store is complete. Measurements lie beside it, not in it: its bytes depend on its input alone.
+        write_manifest(folder, KIND, version=FORMAT_VERSION, arrays=arrays, meta=meta, checksums=work.checksums)
+        # Measurements lie beside the complete store, not in it: its bytes depend on its input alone.
         with replace_file(folder / "stages.json") as temporary:
             temporary.write_text(json.dumps(job.stages.rows, indent=1))
         work.end()
@@ -206,7 +206,10 @@ class _Job:
         job = digest(np.array(identity))[:_NAME_LENGTH]
         # Absolute, because workers have working directories of their own.
         folder, effort = self.work.parts.absolute(), kind.effort(self.config)
-        return [Shard(folder / f"{kind.name}-{a}-{b}-{job}.npz", a, b, tokens, effort) for a, b in ranges]
+        return [
+            Shard(folder / f"{kind.name}-{start}-{stop}-{job}.npz", start, stop, tokens=tokens, effort=effort)
+            for start, stop in ranges
+        ]
 
     def _prepare(self, kind: Kind, connections: Connections) -> NodeRanker | SavedRanker:
         """Return the ranker in memory, or its folder for workers. One saved before an interruption is used again."""
