@@ -100,7 +100,7 @@ def test_share_that_rounds_to_everything() -> None:
 def test_module_works_while_training_only() -> None:
     torch.manual_seed(0)
     module, values = Dropout(0.5), torch.ones(1000)
-    assert repr(module) == "Dropout(share=0.5)"
+    assert repr(module) == "Dropout(fraction=0.5)"
     assert different(module(values)) == [0.0, 2.0]
     assert module.eval()(values) is values
     assert Dropout(0.0)(values) is values

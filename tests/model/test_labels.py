@@ -13,7 +13,7 @@ from tests.support import graphs, naive
 from vcr_graphormer import Graph
 from vcr_graphormer.data.tasks import TASKS
 from vcr_graphormer.model import labels
-from vcr_graphormer.model.labels import label_hops, label_matrix, label_width, own_share
+from vcr_graphormer.model.labels import label_hops, label_matrix, label_width, power_diagonal
 from vcr_graphormer.tokens.hops import normalized_adjacency
 
 NAN = float("nan")
@@ -103,21 +103,21 @@ def test_the_own_label_does_not_decide_how_a_half_is_rounded(around: tuple[int, 
 
 @settings(deadline=None)
 @given(graphs.edge_lists(), st.integers(1, 4), st.booleans(), st.booleans())
-def test_own_share_is_the_diagonal_of_the_power(
+def test_power_diagonal_is_the_diagonal_of_the_power(
     case: tuple[int, list[tuple[int, int]]], power: int, directed: bool, self_loops: bool
 ) -> None:
     graph = make_graph(*case, 0, directed)
     step = normalized_adjacency(graph, self_loops).astype(np.float64)
     expected = np.diag(np.linalg.matrix_power(naive.step_matrix(graph, self_loops), power))
-    np.testing.assert_allclose(own_share(step, power), expected, atol=1e-6)
+    np.testing.assert_allclose(power_diagonal(step, power), expected, atol=1e-6)
 
 
 def test_blocks_of_rows_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     step = normalized_adjacency(graphs.karate_club()).astype(np.float64)
-    whole = [own_share(step, power) for power in (1, 2, 3, 4)]
+    whole = [power_diagonal(step, power) for power in (1, 2, 3, 4)]
     monkeypatch.setattr(labels, "_ROWS_AT_ONCE", 5)
-    for power, share in enumerate(whole, 1):
-        assert own_share(step, power).tolist() == share.tolist()
+    for power, diagonal in enumerate(whole, 1):
+        assert power_diagonal(step, power).tolist() == diagonal.tolist()
 
 
 def test_literal_label_hops_of_a_path() -> None:

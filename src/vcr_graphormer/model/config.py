@@ -1,4 +1,4 @@
-"""`ModelConfig`: the section `[model]`, readable without importing torch."""
+"""`ModelConfig`: the settings of the transformer, section `[model]`. It does not import torch."""
 
 from __future__ import annotations
 
@@ -8,32 +8,70 @@ from ..base.checks import check_choice, check_fraction, check_whole, setting
 from ..errors import ConfigError
 
 READOUTS = ("attention", "mean", "sum", "target")
-MOST_LABEL_HOPS = 4  # beyond, the own part of a label hop needs the third power of P
+MOST_LABEL_HOPS = 4  # for more, taking a node's own label out needs the third power of P
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The transformer that reads a token list. The defaults of the switches are the paper's model."""
+    """The settings of the transformer that reads a token list: section `[model]`.
+
+    The default of every switch is the paper's model.
+
+    Attributes
+    ----------
+    hidden_channels : int
+        Width of the model.
+    heads : int
+        Attention heads; their number divides `hidden_channels`.
+    layers : int
+        Encoder layers. 0 reads the tokens out as they are.
+    feedforward : int
+        Width of the feed-forward part, in multiples of `hidden_channels`.
+    dropout : float
+        Fraction of the outputs of attention and feed-forward parts that are hidden while training.
+    attention_dropout : float
+        Fraction of attention weights that are hidden while training.
+    readout : str
+        How tokens become one vector: `attention` (the target plus weighted others), `mean`, `sum` or `target`.
+    kind_embedding : bool
+        Whether to learn a vector per kind of token: the node, each hop, each kind of neighbour.
+    rank_embedding : bool
+        Whether to learn a vector per rank in each list of neighbours.
+    rich_tokens : int
+        Hops that every node token carries in addition to its features: (PX)(i) … (P^r X)(i).
+    label_hops : int
+        Hop tokens that carry the training labels around the node, its own left out.
+    label_embedding : bool
+        Whether neighbours that are training nodes carry their label; the target never does.
+    adjacency_rows : bool
+        Whether each node token carries which nodes it is linked to: A(i, :).
+    feature_dropout : float
+        Fraction of the entries of input features that are hidden while training.
+    embedding_dropout : float
+        Fraction of the entries of projected tokens that are hidden while training.
+    token_dropout : float
+        Fraction of whole tokens that are hidden while training; the target never is.
+    """
 
     hidden_channels: int = setting(128, "width of the model")
     heads: int = setting(8, "attention heads; they divide hidden_channels")
     layers: int = setting(1, "encoder layers")
     feedforward: int = setting(2, "width of the feed-forward part, in multiples of hidden_channels")
-    dropout: float = setting(0.1, "dropout on the outputs of attention and feed-forward parts")
-    attention_dropout: float = setting(0.1, "dropout on attention weights")
+    dropout: float = setting(0.1, "fraction of the outputs of attention and feed-forward parts hidden in training")
+    attention_dropout: float = setting(0.1, "fraction of attention weights hidden in training")
     readout: str = setting("attention", "attention (target token plus weighted others), mean, sum or target")
-    kind_embedding: bool = setting(False, "learn a vector per kind of token: self, hop l, structure, content")
-    rank_embedding: bool = setting(False, "learn a vector per rank in either list of neighbours")
-    rich_tokens: int = setting(0, "hops of its own each node token carries: X(i), (PX)(i) … (P^r X)(i)")
-    label_hops: int = setting(0, "hop tokens 1 … l carry the training labels around, the target's own left out")
+    kind_embedding: bool = setting(False, "learn a vector per kind of token: self, each hop, each kind of neighbour")
+    rank_embedding: bool = setting(False, "learn a vector per rank in each list of neighbours")
+    rich_tokens: int = setting(0, "hops that each node token carries besides its features: (PX)(i) … (P^r X)(i)")
+    label_hops: int = setting(0, "hop tokens that carry the training labels around, the target's own left out")
     label_embedding: bool = setting(False, "tokens that are training nodes carry their label, never the target")
-    adjacency_rows: bool = setting(False, "each node token carries A(i, :), which nodes it is linked to")
-    feature_dropout: float = setting(0.0, "dropout on input features")
-    embedding_dropout: float = setting(0.0, "dropout on tokens after their projection")
-    token_dropout: float = setting(0.0, "share of tokens hidden at random while training, never the target")
+    adjacency_rows: bool = setting(False, "each node token carries which nodes it is linked to, A(i, :)")
+    feature_dropout: float = setting(0.0, "fraction of the entries of input features hidden in training")
+    embedding_dropout: float = setting(0.0, "fraction of the entries of projected tokens hidden in training")
+    token_dropout: float = setting(0.0, "fraction of whole tokens hidden in training, never the target")
 
     def check(self, num_hops: int) -> ModelConfig:
-        """Refuse what cannot be built for token lists with that many hops."""
+        """Refuse values out of range, or more hops than the token lists have."""
         for name in ("hidden_channels", "heads", "feedforward"):
             check_whole(self, "model", name, 1)
         for name in ("layers", "rich_tokens", "label_hops"):

@@ -1,4 +1,4 @@
-"""Graph and token store → `Inputs`: the border from NumPy to torch, and where the tensors live."""
+"""Graph and token lists → `Inputs`: the one place where NumPy arrays become tensors."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ from .config import ModelConfig
 from .labels import label_hops, label_matrix, label_width
 from .matrices import Matrix, SparseRows
 
-# A GPU's fast matrix products want rows of a multiple of 16 bytes: with 6,805 columns they are four times slower than
-# with 6,808.
-_ALIGNED = 8
-_SHARE = 0.5  # of the free memory that inputs may take; the rest is for activations
+_ALIGNED = 8  # columns: a GPU's fast matrix products want rows of a multiple of 16 bytes (docs/log.md)
+_FRACTION = 0.5  # of the free memory that inputs may take; the rest is for activations
+_SHORTEST = 1e-12  # a length to divide by where a node has no links, whose row stays zero
 
 
 def make_inputs(
@@ -39,11 +38,11 @@ def make_inputs(
     streamed: bool | None = None,
     kept: Kept | None = None,
 ) -> Inputs:
-    """Turn features, hops, token lists and, where the model asks for them, training labels into tensors.
+    """Turn features, hops and token lists into tensors, and training labels if the model asks for them.
 
-    On a GPU everything lies on the device, dense, where that fits; sparse where only that fits; otherwise batches are
-    streamed from the memory-mapped files. On a CPU the files are mapped, not copied, and read ahead where they are
-    larger than the free memory.
+    On a GPU everything lies on the device, dense if that fits, else sparse. If neither fits, batches are streamed from
+    the memory-mapped files. On a CPU the files are mapped, not copied, and read ahead if they are larger than the free
+    memory.
 
     Parameters
     ----------
@@ -52,11 +51,11 @@ def make_inputs(
     train
         Training nodes: only their labels are ever used.
     dtype
-        Of features on a GPU.
+        Type of the features on a GPU.
     streamed
-        Decide instead of measuring.
+        Whether to stream batches; default: only if the inputs do not fit.
     kept
-        Tensors of earlier calls with the same graph and device, to which this call adds its own.
+        Tensors of earlier calls with the same graph and device. This call adds its own.
     """
     if graph.features is None:
         raise GraphError("the graph has no features: use graph.with_features('degree') or 'identity'")
@@ -77,21 +76,22 @@ def make_inputs(
     on_device = device.type != "cpu" and not streamed
     home = device if on_device else torch.device("cpu")
 
-    def place(name: str) -> Matrix:
-        how = dtype if on_device else None
-        return kept.once(name, lambda: to_matrix(matrices[name], home, how, dense and on_device))
+    def convert(name: str) -> Matrix:
+        how = partial(to_matrix, dtype=dtype if on_device else None, dense=dense and on_device)
+        return kept.once(name, partial(how, matrices[name], home))
 
-    known = label_matrix(graph, train) if model.label_embedding or model.label_hops else None
+    labels = label_matrix(graph, train) if model.label_embedding or model.label_hops else None
     around = None
-    if known is not None and model.label_hops:
-        around = torch.from_numpy(np.stack(label_hops(graph, known, model.label_hops, self_loops), axis=1)).to(home)
+    if labels is not None and model.label_hops:
+        hops = label_hops(graph, labels, model.label_hops, self_loops=self_loops)
+        around = torch.from_numpy(np.stack(hops, axis=1)).to(home)
     ids = {kind: _tensor(lists.ids(kind), home) for kind in lists.layout.counts}
     for kind in lists.layout.supers:
         offset = lists.layout.super_offset(kind)
         ids[kind] = torch.where(ids[kind] >= graph.num_nodes, ids[kind] + offset, ids[kind]) if offset else ids[kind]
     return Inputs(
-        features=place("features"),
-        hops=tuple(place(name) for name in matrices if name.startswith("hop ")),
+        features=convert("features"),
+        hops=tuple(convert(name) for name in matrices if name.startswith("hop ")),
         ids=_joined(list(ids.values()), streamed),
         scores=_joined([_tensor(lists.scores(kind), home) for kind in lists.layout.counts], streamed),
         layout=lists.layout,
@@ -101,8 +101,8 @@ def make_inputs(
         super_rows=super_rows(lists, home),
         own=own_super_nodes(lists, home),
         label_hops=around,
-        labels=torch.from_numpy(known).to(home) if known is not None and model.label_embedding else None,
-        adjacency=place("adjacency") if model.adjacency_rows else None,
+        labels=torch.from_numpy(labels).to(home) if labels is not None and model.label_embedding else None,
+        adjacency=convert("adjacency") if model.adjacency_rows else None,
     )
 
 
@@ -116,32 +116,32 @@ def model_sizes(graph: Graph) -> dict[str, int]:
     }
 
 
-def _joined(parts: list[Tensor], streamed: bool) -> tuple[Tensor, ...]:
-    """One tensor, which is quicker to read from; as they are where joining would copy a memory map."""
-    return tuple(parts) if streamed else (torch.cat(parts, 1),)
+def _joined(tensors: list[Tensor], streamed: bool) -> tuple[Tensor, ...]:
+    """Return one tensor, which is quicker to read; if joining would copy a memory map, return them as they are."""
+    return tuple(tensors) if streamed else (torch.cat(tensors, 1),)
 
 
 def residence(matrices: list[Any], device: torch.device, dtype: torch.dtype) -> tuple[bool, bool]:
-    """Whether the matrices fit on the device as dense ones, and whether they fit at all."""
-    sharing = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # those whom torchrun started here share main memory
-    main = available_memory() // sharing
-    free = _SHARE * (torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else main)
+    """Return whether the matrices fit on the device as dense ones, and whether they fit at all."""
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # torchrun's processes on this machine share its memory
+    main = available_memory() // processes
+    free = _FRACTION * (torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else main)
     dense = sum(matrix.shape[0] * matrix.shape[1] * dtype.itemsize for matrix in matrices)
     stored = sum(m.data.nbytes + m.indices.nbytes if sp.issparse(m) else m.nbytes for m in matrices)
     return dense <= free, min(dense, stored) <= free
 
 
-def to_matrix(matrix: Any, home: torch.device, dtype: torch.dtype | None, dense: bool) -> Matrix:
-    """A tensor or sparse rows; `dense` ones for a GPU are padded with zero columns to an aligned width."""
+def to_matrix(matrix: Any, home: torch.device, *, dtype: torch.dtype | None, dense: bool) -> Matrix:
+    """Return a tensor or sparse rows; `dense` ones, for a GPU, with zero columns up to an aligned width."""
     width = matrix.shape[1]
     extra = -width % _ALIGNED if dense else 0
     if not sp.issparse(matrix):
-        whole = _tensor(matrix, home, dtype or torch.float32)
-        return F.pad(whole, (0, extra)) if extra else whole
-    small = max(matrix.nnz, width) < 2**31
-    kind = torch.int32 if small else torch.int64
-    indptr, indices = (_tensor(part, home, kind) for part in (matrix.indptr, matrix.indices))
-    values = _tensor(matrix.data, home, dtype or torch.float32)
+        tensor = _tensor(matrix, home, dtype=dtype or torch.float32)
+        return F.pad(tensor, (0, extra)) if extra else tensor
+    is_small = max(matrix.nnz, width) <= torch.iinfo(torch.int32).max
+    index_type = torch.int32 if is_small else torch.int64
+    indptr, indices = (_tensor(array, home, dtype=index_type) for array in (matrix.indptr, matrix.indices))
+    values = _tensor(matrix.data, home, dtype=dtype or torch.float32)
     if not dense:
         return SparseRows(indptr, indices, values, width)
     full = torch.zeros(matrix.shape[0], width + extra, dtype=values.dtype, device=home)
@@ -151,37 +151,36 @@ def to_matrix(matrix: Any, home: torch.device, dtype: torch.dtype | None, dense:
 
 
 def adjacency_rows(graph: Graph) -> sp.csr_matrix:
-    """A(u, :) / √(degree of u): which nodes a node is linked to, as features of unit length [n, n]."""
+    """Return each node's links as features of unit length [n, n]; without weights A(u, :) / √(degree of u)."""
     adjacency = graph.to_scipy()
     lengths = np.sqrt(np.asarray(adjacency.multiply(adjacency).sum(axis=1)).ravel())
-    return sp.diags(1 / np.maximum(lengths, 1e-12)).astype(np.float32).dot(adjacency).tocsr()
+    return sp.diags(1 / np.maximum(lengths, _SHORTEST)).astype(np.float32).dot(adjacency).tocsr()
 
 
-def _tensor(array: Any, home: torch.device, dtype: torch.dtype | None = None) -> Tensor:
-    """A tensor that shares the array's memory where it can; memory maps are never written to."""
-    with warnings.catch_warnings():
+def _tensor(array: Any, home: torch.device, *, dtype: torch.dtype | None = None) -> Tensor:
+    """Return a tensor that shares the array's memory if it can."""
+    with warnings.catch_warnings():  # nothing writes to a memory map
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
         return torch.from_numpy(np.asarray(array)).to(home, dtype)
 
 
 def super_rows(lists: TokenLists, home: torch.device) -> Tensor | None:
-    """Return the mean features of all super nodes, kind by kind; None where super nodes are no tokens."""
+    """Return the mean features of all super nodes, kind by kind; None if no super node is a token."""
     if not lists.layout.supers:
         return None
-    means = [lists.super_features(kind) for kind in lists.layout.supers]
-    return torch.cat([_tensor(part, home, torch.float32) for part in means])
+    return torch.cat([_tensor(lists.super_features(kind), home, dtype=torch.float32) for kind in lists.layout.supers])
 
 
 def own_super_nodes(lists: TokenLists, home: torch.device) -> tuple[Tensor, Tensor] | None:
-    """Return each training node's own class among the super nodes, and the members of that class.
+    """Return the index of each training node's own class among the super nodes, and the size of that class.
 
-    None where no node's own part has to be taken out of the mean of its class.
+    Return None if no class mean could reveal a node's own label.
     """
     for kind, count in lists.layout.supers.items():
         if count and lists.leaves_out(kind):
-            members = np.asarray(lists.assignment(kind))
-            sizes = np.bincount(members[members >= 0], minlength=count)
-            own = np.where(members >= 0, members + lists.layout.super_offset(kind), -1)
-            counts = np.where(members >= 0, sizes[members], 0)
-            return _tensor(own, home, torch.int64), _tensor(counts, home, torch.float32)
+            classes = np.asarray(lists.assignment(kind))
+            sizes = np.bincount(classes[classes >= 0], minlength=count)
+            own = np.where(classes >= 0, classes + lists.layout.super_offset(kind), -1)
+            own_sizes = np.where(classes >= 0, sizes[classes], 0)
+            return _tensor(own, home, dtype=torch.int64), _tensor(own_sizes, home, dtype=torch.float32)
     return None

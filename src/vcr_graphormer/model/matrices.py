@@ -1,4 +1,4 @@
-"""Feature rows as tensors, dense or sparse, and their product with a weight: sparse stays sparse, forth and back."""
+"""Feature rows as tensors, dense or sparse, and their product with a weight. Sparse rows are never made dense."""
 
 from __future__ import annotations
 
@@ -24,47 +24,47 @@ class SparseRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """Return the number of rows and of columns."""
         return len(self.indptr) - 1, self.width
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the three tensors."""
-        return sum(part.nbytes for part in (self.indptr, self.indices, self.values))
+        """Return the bytes of the three tensors."""
+        return sum(tensor.nbytes for tensor in (self.indptr, self.indices, self.values))
 
     def select(self, rows: Tensor) -> SparseRows:
-        """The given rows, in that order."""
+        """Return the given rows, in that order."""
         starts, ends = self.indptr[rows].long(), self.indptr[rows + 1].long()
         counts = ends - starts
         indptr = torch.zeros(len(rows) + 1, dtype=torch.int64, device=rows.device)
         torch.cumsum(counts, 0, out=indptr[1:])
         total = int(indptr[-1])
-        places = torch.repeat_interleave(starts - indptr[:-1], counts, output_size=total)
-        places += torch.arange(total, device=rows.device)
-        return SparseRows(indptr.to(self.indices.dtype), self.indices[places], self.values[places], self.width)
+        entries = torch.repeat_interleave(starts - indptr[:-1], counts, output_size=total)
+        entries += torch.arange(total, device=rows.device)
+        return SparseRows(indptr.to(self.indices.dtype), self.indices[entries], self.values[entries], self.width)
 
     def slice(self, start: int, stop: int) -> SparseRows:
-        """The rows from start to stop, without copying them."""
+        """Return the rows start … stop - 1, without copying them."""
         first, last = int(self.indptr[start]), int(self.indptr[min(stop, self.shape[0])])
         indptr = self.indptr[start : stop + 1] - first
         return SparseRows(indptr, self.indices[first:last], self.values[first:last], self.width)
 
     def to(self, device: torch.device, dtype: torch.dtype | None = None) -> SparseRows:
-        """A copy on another device, with values of another type; itself where nothing changes."""
+        """Return a copy on another device, with values of another type; itself if nothing changes."""
         values = self.values.to(device, dtype or self.values.dtype, non_blocking=True)
         if values is self.values:
             return self
-        indptr, indices = (part.to(device, non_blocking=True) for part in (self.indptr, self.indices))
+        indptr, indices = (tensor.to(device, non_blocking=True) for tensor in (self.indptr, self.indices))
         return SparseRows(indptr, indices, values, self.width)
 
     def pin_memory(self) -> SparseRows:
-        """A copy in page-locked memory, from where a GPU reads without waiting."""
-        indptr, indices, values = (part.pin_memory() for part in (self.indptr, self.indices, self.values))
+        """Return a copy in page-locked memory."""
+        indptr, indices, values = (tensor.pin_memory() for tensor in (self.indptr, self.indices, self.values))
         return SparseRows(indptr, indices, values, self.width)
 
     @cached_property
     def transposed(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Order that sorts the entries by column, where each column starts, and the row of each sorted entry."""
+        """Return the order that sorts the entries by column, each column's start, and each sorted entry's row."""
         order = torch.sort(self.indices, stable=True).indices
         starts = torch.zeros(self.width + 1, dtype=torch.int64, device=order.device)
         torch.cumsum(torch.bincount(self.indices, minlength=self.width), 0, out=starts[1:])
@@ -77,45 +77,46 @@ Matrix: TypeAlias = Tensor | SparseRows
 
 
 class _SparseProduct(torch.autograd.Function):
-    """Rows times weight, by sums over the weight's rows; the gradient is the same sum over the transposed rows.
+    """Rows times weight, by sums over the weight's rows. The gradient is the same sum over the transposed rows.
 
-    On CS (1.1 million entries, 512 wide, two cores) both take 35 ms each; `embedding_bag`'s own gradient takes 110 and
-    a dense product with its gradient 1,330.
+    On CS both take 35 ms. `embedding_bag`'s own gradient takes 110 ms, a dense product with its gradient 1,330 ms
+    (docs/log.md).
     """
 
     @staticmethod
     def forward(context: Any, weight: Tensor, rows: SparseRows, values: Tensor) -> Tensor:
         context.rows, context.values = rows, values
-        return _sum_rows(weight, rows.indices, rows.indptr, values)
+        return _sum_rows(weight, rows.indices, starts=rows.indptr, values=values)
 
     @staticmethod
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         order, starts, owners = context.rows.transposed
-        return _sum_rows(gradients[0].contiguous(), owners, starts, context.values[order]), None, None
+        product = _sum_rows(gradients[0].contiguous(), owners, starts=starts, values=context.values[order])
+        return product, None, None
 
 
-def _sum_rows(table: Tensor, indices: Tensor, starts: Tensor, values: Tensor) -> Tensor:
+def _sum_rows(table: Tensor, indices: Tensor, *, starts: Tensor, values: Tensor) -> Tensor:
     return F.embedding_bag(
         indices, table, starts, mode="sum", per_sample_weights=values.to(table.dtype), include_last_offset=True
     )
 
 
 def project(matrix: Matrix, weight: Tensor, dropout: float = 0.0) -> Tensor:
-    """The product of rows and weight; `dropout` hides that share of the input's entries and scales the others up."""
+    """Return the product of rows and weight, with `dropout` of that fraction of the input's entries."""
     if isinstance(matrix, SparseRows):
         values = apply_dropout(matrix.values, dropout)
         product: Tensor = _SparseProduct.apply(weight, matrix, values)  # type: ignore[no-untyped-call]
         return product
-    if matrix.shape[1] > len(weight):  # padded, so that its rows are aligned
+    if matrix.shape[1] > len(weight):  # `to_matrix` has padded it
         weight = F.pad(weight, (0, 0, 0, matrix.shape[1] - len(weight)))
     return apply_dropout(matrix, dropout).to(weight.dtype) @ weight
 
 
 def select(matrix: Matrix, rows: Tensor) -> Matrix:
-    """The given rows of a dense or sparse matrix."""
+    """Return the given rows of a dense or sparse matrix."""
     return matrix.select(rows) if isinstance(matrix, SparseRows) else torch.index_select(matrix, 0, rows)
 
 
 def slice_rows(matrix: Matrix, start: int, stop: int) -> Matrix:
-    """The rows from start to stop of a dense or sparse matrix."""
+    """Return the rows start … stop - 1 of a dense or sparse matrix."""
     return matrix.slice(start, stop) if isinstance(matrix, SparseRows) else matrix[start:stop]

@@ -1,4 +1,4 @@
-"""Readouts: how the encoded tokens of a list become one vector, as the weight of each token in it.
+"""Readouts: the weight of each encoded token in the one vector that a list becomes.
 
 To add one, write a function here, put it into `READOUTS`, and name it in `model.config.READOUTS`.
 """
@@ -10,15 +10,16 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-# Tokens [B, S, h], which of them are shown [B, S], the learned score of a token if there is one → weights [B, S].
+# Arguments: tokens [B, S, h]; 1 for shown and 0 for hidden tokens [B, S]; maybe a learned score of a token.
+# Result: weights [B, S].
 Readout = Callable[[Tensor, Tensor, nn.Module | None], Tensor]
 
 
 def attention(tokens: Tensor, shown: Tensor, score: nn.Module | None) -> Tensor:
-    """Give the target 1; the others divide 1 by a softmax of a learned score.
+    """Give the target the weight 1, and the others weights that add up to 1: the softmax of a learned score.
 
-    A score of target and other token together, a · [z_u ‖ z_i], gives the same weights: the target's half is the same
-    for every i and cancels.
+    A score of target and other token together, a · [z_u ‖ z_i], gives the same weights. The target's half is
+    the same for every i and cancels.
     """
     assert score is not None
     others = score(tokens)[:, 1:, 0].float()
@@ -39,7 +40,7 @@ def total(tokens: Tensor, shown: Tensor, score: nn.Module | None) -> Tensor:
 
 
 def target(tokens: Tensor, shown: Tensor, score: nn.Module | None) -> Tensor:
-    """Give the target 1 and all others 0."""
+    """Give the target the weight 1 and all others 0."""
     weights = torch.zeros_like(shown)
     weights[:, 0] = 1
     return weights

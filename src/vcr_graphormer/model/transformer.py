@@ -1,4 +1,4 @@
-"""The transformer that reads token lists: project, encode, read out. A plain `nn.Module`: `forward(batch)` → logits."""
+"""The transformer that reads token lists: it projects tokens, encodes them and reads out one vector per node."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from .dropout import Dropout, dropout
 from .matrices import Matrix, project
 from .readouts import READOUTS, SCORED
 
+_EMBEDDING_SCALE = 0.02  # standard deviation of new embeddings, as in BERT: small, so that the features rule at first
+
 
 class Attended(NamedTuple):
-    """What a forward pass looked at: logits [B, c], attention [layers, B, heads, S, S], readout weights [B, S]."""
+    """Logits [B, c] with their attention weights [layers, B, heads, S, S] and readout weights [B, S]."""
 
     logits: Tensor
     attention: Tensor
@@ -27,7 +29,7 @@ class Attended(NamedTuple):
 
 
 class EncoderLayer(nn.Module):
-    """Pre-norm: Z̃ = MHA(LN(Z)) + Z, then FFN(LN(Z̃)) + Z̃."""
+    """A layer that normalizes first: Z̃ = MHA(LN(Z)) + Z, then FFN(LN(Z̃)) + Z̃."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -43,10 +45,10 @@ class EncoderLayer(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None) -> Tensor:
-        """Tokens [B, S, h] → [B, S, h]; attention weights are appended to `attention` if it is given."""
+        """Return the encoded tokens [B, S, h]; append the attention weights to `attention` if it is given."""
         size, length, width = tokens.shape
-        parts = self.query_key_value(self.first_norm(tokens))  # (batch, tokens, 3 * hidden)
-        query, key, value = parts.view(size, length, 3, self.heads, width // self.heads).transpose(1, 3).unbind(2)
+        joined = self.query_key_value(self.first_norm(tokens))  # (batch, tokens, 3 * hidden)
+        query, key, value = joined.view(size, length, 3, self.heads, width // self.heads).transpose(1, 3).unbind(2)
         mixed = self.attend(query, key, value, mask, attention)  # (batch, heads, tokens, hidden / heads)
         tokens = tokens + self.dropout(self.mix(mixed.transpose(1, 2).reshape(size, length, width)))
         added: Tensor = tokens + self.dropout(self.feedforward(self.second_norm(tokens)))
@@ -55,37 +57,36 @@ class EncoderLayer(nn.Module):
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, attention: list[Tensor] | None
     ) -> Tensor:
-        """Softmax attention over the tokens that are not padding."""
+        """Return the values mixed by softmax attention over the tokens that the mask shows."""
         shown = None if mask is None else mask[:, None, None, :]  # (batch, 1, 1, tokens)
-        share = self.attention_dropout if self.training else 0.0
-        if attention is None and not (share and query.device.type == "cpu"):
-            return F.scaled_dot_product_attention(query, key, value, shown, share)
-        # On a CPU torch has no fused attention with dropout either; this one has the cheap dropout.
+        fraction = self.attention_dropout if self.training else 0.0
+        if attention is None and not (fraction and query.device.type == "cpu"):
+            return F.scaled_dot_product_attention(query, key, value, attn_mask=shown, dropout_p=fraction)
+        # On a CPU torch has no fused attention with dropout. This one has our cheap dropout.
         scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
         if shown is not None:
             scores = scores.masked_fill(~shown, -math.inf)
         weights = scores.softmax(-1)
         if attention is not None:
             attention.append(weights)
-        return dropout(weights, share) @ value
+        return dropout(weights, fraction) @ value
 
 
-def _small(count: int, width: int) -> Tensor:
-    """Return the start of embeddings that are added to tokens: small, so that the tokens rule at first."""
-    return torch.randn(count, width) * 0.02
+def _embedding(count: int, width: int) -> nn.Parameter:
+    return nn.Parameter(torch.randn(count, width) * _EMBEDDING_SCALE)
 
 
 class VCRGraphormer(nn.Module):
-    """Token lists → logits.
+    """The model of the paper, with its extensions: `forward(batch)` returns logits.
 
     Parameters
     ----------
     config
-        The sizes and switches.
+        The settings of section `[model]`.
     layout
         Which token stands where in a list, for embeddings of kinds and ranks.
     num_features
-        Width d of the features.
+        Width of the features (d).
     num_outputs
         Classes, label columns or targets.
     num_labels
@@ -107,62 +108,62 @@ class VCRGraphormer(nn.Module):
         super().__init__()
         self.config = config.check(layout.hops)
         self.layout, self.num_outputs = layout, num_outputs
-        # On the device of the weights, so that a step can be recorded; no part of the saved state.
+        # A buffer lies on the device of the weights, so that a step can be recorded. It is not saved.
         self.kind_of_place: Tensor
         self.register_buffer("kind_of_place", torch.from_numpy(layout.embeddings), persistent=False)
         width = config.hidden_channels
-        bound = 1 / math.sqrt(num_features + 1)  # [X ‖ w] W is one linear layer with d + 1 inputs
-        inputs = [num_features] * (1 + config.rich_tokens) + [num_nodes] * config.adjacency_rows
+        bound = 1 / math.sqrt(num_features + 1)  # as torch starts a linear layer with d + 1 inputs, [X ‖ w] W
+        input_widths = [num_features] * (1 + config.rich_tokens) + [num_nodes] * config.adjacency_rows
         self.feature_weights = nn.ParameterList(
-            nn.Parameter(torch.empty(count, width).uniform_(-bound, bound)) for count in inputs
+            nn.Parameter(torch.empty(columns, width).uniform_(-bound, bound)) for columns in input_widths
         )
         self.score_weight = nn.Parameter(torch.empty(width).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(width).uniform_(-bound, bound))
-        self.kinds = nn.Parameter(_small(layout.num_embeddings, width)) if config.kind_embedding else None
+        self.kinds = _embedding(layout.num_embeddings, width) if config.kind_embedding else None
         if config.rank_embedding and not layout.num_neighbours:
             raise ConfigError(
                 "model.rank_embedding is on but there are no neighbours: give structure or content tokens"
             )
-        self.ranks = nn.Parameter(_small(layout.num_neighbours, width)) if config.rank_embedding else None
+        self.ranks = _embedding(layout.num_neighbours, width) if config.rank_embedding else None
         self.label_hop_weight = self._label_weight(num_labels) if config.label_hops else None
         self.label_weight = self._label_weight(num_labels) if config.label_embedding else None
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(width)
-        inner = max(1, width // 2)
-        scored = READOUTS[config.readout] in SCORED
-        self.readout_weight = nn.Linear(width, 1, bias=False) if scored else None
-        self.head = nn.Sequential(nn.Linear(width, inner), nn.GELU(), nn.Linear(inner, num_outputs))
+        is_scored = READOUTS[config.readout] in SCORED
+        self.readout_weight = nn.Linear(width, 1, bias=False) if is_scored else None
+        half = max(1, width // 2)
+        self.head = nn.Sequential(nn.Linear(width, half), nn.GELU(), nn.Linear(half, num_outputs))
 
     def _label_weight(self, num_labels: int) -> nn.Parameter:
         return nn.Parameter(torch.randn(num_labels, self.config.hidden_channels) / math.sqrt(num_labels))
 
     def forward(self, batch: Batch, projected: Tensor | None = None) -> Tensor:
-        """Logits [B, c]. `projected`: what `project_rows` gave for all nodes, where the batch came without rows."""
+        """Return logits [B, c]. A batch without rows needs `projected`, the rows of all nodes by `project_rows`."""
         logits: Tensor = self.head(self.represent(batch, projected))
         return logits
 
     def represent(self, batch: Batch, projected: Tensor | None = None) -> Tensor:
-        """The node's vector before the head, [B, h]."""
+        """Return each node's vector before the head [B, h]."""
         return self.encode(*self.tokens(batch, projected))[0]
 
     def encode(
         self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Projected token lists [B, S, h] → the nodes' vectors [B, h] and the readout weights [B, S]."""
+        """Return the nodes' vectors [B, h] and the readout weights [B, S] of projected token lists [B, S, h]."""
         for layer in self.layers:
             tokens = layer(tokens, mask, attention)
         return self.read_out(self.norm(tokens), mask)
 
     def look(self, tokens: Tensor, mask: Tensor | None) -> Attended:
-        """Logits of projected token lists, with every attention and readout weight behind them."""
-        attention: list[Tensor] = []
-        vector, weights = self.encode(tokens, mask, attention)
+        """Return the logits of projected token lists, with all attention and readout weights."""
+        layers: list[Tensor] = []
+        vectors, weights = self.encode(tokens, mask, layers)
         shape = (0, len(tokens), self.config.heads, tokens.shape[1], tokens.shape[1])
-        seen = torch.stack(attention) if attention else tokens.new_empty(shape)
-        return Attended(self.head(vector), seen, weights)
+        attention = torch.stack(layers) if layers else tokens.new_empty(shape)
+        return Attended(self.head(vectors), attention, weights)
 
     def project_rows(self, rows: tuple[Matrix, ...], super_rows: Tensor | None = None) -> Tensor:
-        """X W + b, with more matrices X W₀ + (PX) W₁ + … + b, for every row; super nodes follow."""
+        """Return the projection of every row, X W₀ + (PX) W₁ + … + b, and then of every super node."""
         dropout = self.config.feature_dropout if self.training else 0.0
         weights = list(self.feature_weights)
         total = project(rows[0], weights[0], dropout)
@@ -173,12 +174,12 @@ class VCRGraphormer(nn.Module):
         return total + self.bias
 
     def tokens(self, batch: Batch, projected: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """The projected token lists [B, S, h] and the mask, dropout of entries and of tokens included."""
+        """Return the projected token lists [B, S, h] and the mask, with dropout of entries and of tokens."""
         if projected is None:
             projected = self.project_rows(batch.rows, batch.super_rows)
         tokens = self._gather(batch, projected)  # (batch, tokens, hidden)
         if batch.own is not None and batch.super_rows is not None:
-            tokens = self._without_own(tokens, batch, len(projected) - len(batch.super_rows))
+            tokens = self._without_own(tokens, batch, num_rows=len(projected) - len(batch.super_rows))
         tokens = torch.addcmul(tokens, batch.scores.to(tokens.dtype)[..., None], self.score_weight)
         if tokens.shape[1] != self.layout.num_tokens:
             raise ConfigError(
@@ -191,39 +192,38 @@ class VCRGraphormer(nn.Module):
             tokens = tokens + F.pad(self.ranks, (0, 0, self.layout.first_neighbour, 0))
         if self.label_hop_weight is not None and batch.label_hops is not None:
             around = batch.label_hops.to(tokens.dtype) @ self.label_hop_weight
-            # Hop tokens follow the node itself.
             tokens = tokens + F.pad(around, (0, 0, 1, tokens.shape[1] - 1 - around.shape[1]))
         if self.label_weight is not None and batch.labels is not None:
-            given = batch.labels.to(tokens.dtype) @ self.label_weight
-            tokens = tokens + F.pad(given, (0, 0, self.layout.first_neighbour, 0))
+            labels = batch.labels.to(tokens.dtype) @ self.label_weight
+            tokens = tokens + F.pad(labels, (0, 0, self.layout.first_neighbour, 0))
         tokens = dropout(tokens, self.config.embedding_dropout if self.training else 0.0)
         return tokens, self._hide_some(batch, tokens)
 
     def _gather(self, batch: Batch, projected: Tensor) -> Tensor:
-        """Every token's projected row, by one look-up in the table of rows and hop rows.
+        """Return every token's projected row, by one look-up in the table of rows and hop rows.
 
-        `embedding` rather than indexing: its gradient is a sorted sum, deterministic and parallel. One look-up rather
-        than pieces joined: joining costs more than the rest of it on a GPU.
+        The gradient of `embedding` is a sorted sum: unlike that of indexing, it is deterministic and parallel. On a GPU
+        one look-up is faster than joining pieces (docs/log.md).
         """
         dropout = self.config.feature_dropout if self.training else 0.0
-        first: Tensor = self.feature_weights[0]
-        hops = [project(hop, first, dropout) + self.bias for hop in batch.hops]
-        size, count = len(batch), len(hops)
-        starts = torch.arange(count, device=batch.place.device) * size + len(projected)
-        places = starts + torch.arange(size, device=batch.place.device)[:, None]  # (batch, hops)
-        places = torch.cat([batch.place[:, :1], places, batch.place[:, 1:]], 1)
-        return F.embedding(places, torch.cat([projected, *hops]) if hops else projected)
+        weight: Tensor = self.feature_weights[0]
+        hops = [project(hop, weight, dropout) + self.bias for hop in batch.hops]
+        size, device = len(batch), batch.place.device
+        starts = torch.arange(len(hops), device=device) * size + len(projected)
+        hop_index = starts + torch.arange(size, device=device)[:, None]  # (batch, hops)
+        index = torch.cat([batch.place[:, :1], hop_index, batch.place[:, 1:]], 1)
+        return F.embedding(index, torch.cat([projected, *hops]) if hops else projected)
 
-    def _without_own(self, tokens: Tensor, batch: Batch, num_rows: int) -> Tensor:
-        """Take the target's own part out of the mean of its class: (members · mean - own) / (members - 1).
+    def _without_own(self, tokens: Tensor, batch: Batch, *, num_rows: int) -> Tensor:
+        """Take the target's features out of the mean of its class: (members · mean - own) / (members - 1).
 
-        The own part is X(u) W₀ + b as it is in the mean: without dropout, and without what rich tokens add.
+        As in the mean, they are X(u) W₀ + b: without dropout, and without what rich tokens add.
         """
         assert batch.own is not None
-        place, members, features = batch.own
+        own_class, members, features = batch.own
         itself = (project(features, self.feature_weights[0]) + self.bias)[:, None]
         others = (members - 1).clamp(min=1)[:, None, None]
-        is_own = (batch.place[:, 1:] - num_rows == place[:, None]) & (place[:, None] >= 0)
+        is_own = (batch.place[:, 1:] - num_rows == own_class[:, None]) & (own_class[:, None] >= 0)
         is_own = F.pad(is_own, (self.layout.first_neighbour, 0))[..., None]
         without = (members[:, None, None] * tokens - itself) / others
         return torch.where(is_own, without.to(tokens.dtype), tokens)
@@ -232,13 +232,13 @@ class VCRGraphormer(nn.Module):
         if not (self.training and self.config.token_dropout):
             return batch.mask
         kept = torch.rand(tokens.shape[:2], device=tokens.device) >= self.config.token_dropout
-        kept[:, 0] = True
+        kept[:, 0] = True  # never the target
         return kept if batch.mask is None else kept & batch.mask
 
     def read_out(self, tokens: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """One vector per node, and the weight of each token in it."""
+        """Return one vector per node [B, h], and the weight of each token in it [B, S]."""
         shown = torch.ones_like(tokens[..., 0]) if mask is None else mask.to(tokens.dtype)
         weights = READOUTS[self.config.readout](tokens, shown, self.readout_weight)
-        # Not a plain product: padding must not count even where it is infinite.
+        # Padding must not count even if it is infinite, and 0 times infinity is not 0.
         kept = tokens if mask is None else tokens.masked_fill(~mask[..., None], 0)
         return (weights[:, None] @ kept)[:, 0], weights

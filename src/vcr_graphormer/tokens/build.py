@@ -1,4 +1,4 @@
-"""Graph and training nodes → `TokenStore`: both rankings and the hop features, in stages that survive interruption."""
+"""Graph and training nodes → `TokenStore`, in stages. An interrupted job resumes with the stages that are finished."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ from .resources import check_resources
 from .shards import SavedRanker, Shard, rank_shards
 from .store import FORMAT_VERSION, KIND, TokenStore
 
-SOURCES_AT_ONCE = 4096
-MOST_SHARDS = 1024  # each clears working memory for all nodes first, so their number must not grow with the graph
+SOURCES_AT_ONCE = 4096  # sources of a shard, as few as an interruption should cost; chosen by hand
+MOST_SHARDS = 1024  # each first clears 16 bytes per node, so their number must not grow with the graph (docs/log.md)
+_NAME_LENGTH = 8  # hexadecimal digits that tell the jobs of one folder apart
 
 
 def tokenize(
@@ -50,8 +51,8 @@ def tokenize(
 ) -> TokenStore:
     """Compute every node's token list, once, and store it.
 
-    Interrupted, it resumes with the finished parts and ends with the same bytes. A finished store of the same graph,
-    training nodes and settings is opened as it is; one of others is refused.
+    If it is interrupted, the same call resumes with the finished parts and ends with the same bytes. If `out` holds a
+    finished store of the same graph, training nodes and settings, it is opened. A store of others is refused.
 
     Parameters
     ----------
@@ -64,10 +65,10 @@ def tokenize(
     progress
         Called with stage, done and total.
     executor
-        Who ranks the shards; default a pool of `threads` in this process. Any `concurrent.futures.Executor`, such as
-        `client.get_executor()` of dask.distributed, whose workers see `out` and the folder of the graph under the same
-        path; a graph that was not opened from a folder is saved, its edges only, under `out` for the time of the job.
-        On processors of one kind the result does not depend on it. It is not shut down.
+        Ranks the shards; default: a pool of `threads` in this process. Any `concurrent.futures.Executor` will do, such
+        as `client.get_executor()` of dask.distributed. Its workers must see `out` and the folder of the graph under the
+        same path. If the graph has no folder, its edges are saved under `out` for the time of the job. On processors of
+        one kind the result does not depend on the executor. It is not shut down.
     kinds
         More kinds of neighbours than the settings name, such as one of your own.
     """
@@ -75,21 +76,23 @@ def tokenize(
     nodes = None if train is None else np.unique(check_sources(train, graph.num_nodes, "train"))
     settings = resolve(config, graph, nodes)
     threads = default_threads(threads)
-    identity = _identity(graph, nodes, config, settings, kinds)
-    folder, by_path = Path(out), _by_path(executor)
+    identity = _identity(graph, nodes, config=config, settings=settings, kinds=kinds)
+    folder = Path(out)
     if (folder / MANIFEST).is_file():
-        return _open_checked(folder, identity)
-    check_resources(graph, settings, threads=threads, folder=folder, by_path=by_path, kinds=kinds)
+        return TokenStore.open(folder).check(identity)
+    check_resources(graph, settings, threads=threads, folder=folder, by_path=_by_path(executor), kinds=kinds)
+    show, all_kinds = progress or (lambda *_: None), (*kinds_of(settings), *kinds)
     with JobFolder(folder, identity) as work:
-        everything = (*kinds_of(settings), *kinds)
-        job = _Job(graph, nodes, settings, everything, work, threads, progress or (lambda *_: None), executor)
+        job = _Job(
+            graph, nodes, config=settings, kinds=all_kinds, work=work, threads=threads, progress=show, executor=executor
+        )
         arrays = {**job.rank_all(), **job.hop_all()}
         about = {**settings.to_dict(), "num_features": graph.num_features}
         meta: dict[str, Any] = {"config": about, "identity": identity}
         if kinds:
             meta["kinds"] = [[kind.name, kind.leaves_out(settings)] for kind in kinds]
-        write_manifest(folder, KIND, FORMAT_VERSION, arrays, meta, work.checksums)
-        # The store is complete. Measurements lie beside it, not in it: its bytes depend on its input alone.
+        write_manifest(folder, KIND, version=FORMAT_VERSION, arrays=arrays, meta=meta, checksums=work.checksums)
+        # Measurements lie beside the complete store, not in it: its bytes depend on its input alone.
         with replace_file(folder / "stages.json") as temporary:
             temporary.write_text(json.dumps(job.stages.rows, indent=1))
         work.end()
@@ -100,47 +103,42 @@ def check_tokens(graph: Graph, train: Any, config: TokenConfig, out: str | Path,
     """Refuse a finished store at `out` that belongs to another graph, split or configuration."""
     if (Path(out) / MANIFEST).is_file():
         nodes = np.unique(check_sources(train, graph.num_nodes, "train"))
-        _open_checked(Path(out), _identity(graph, nodes, config, resolve(config, graph, nodes), kinds))
-
-
-def _open_checked(folder: Path, identity: dict[str, str]) -> TokenStore:
-    store = TokenStore.open(folder)
-    store.check(identity)
-    return store
+        settings = resolve(config, graph, nodes)
+        TokenStore.open(out).check(_identity(graph, nodes, config=config, settings=settings, kinds=kinds))
 
 
 def _identity(
-    graph: Graph, train: Train, config: TokenConfig, settings: TokenConfig, kinds: Sequence[Kind]
+    graph: Graph, train: Train, *, config: TokenConfig, settings: TokenConfig, kinds: Sequence[Kind]
 ) -> dict[str, str]:
-    """Return what the bytes of a store depend on, by name. Labels of other than training nodes are not among it.
+    """Return what the bytes of a store depend on, by name. Only training nodes' labels are part of it.
 
-    `config` is as the user gave it, `settings` what it was resolved to.
+    `config` is what the user gave, `settings` what it was resolved to.
     """
     identity = {"graph adjacency": graph.fingerprints["adjacency"], "graph features": graph.fingerprints["features"]}
     if config.content_tokens:
         identity["kind of content"] = settings.content
     for kind in (*kinds_of(settings), *kinds):
         identity |= kind.labels(graph, train) if kind.count(settings) else {}
-    known = [kind.name for kind in kinds_of(settings)]
+    names = [kind.name for kind in kinds_of(settings)]
     for kind in kinds:
-        if kind.name in known:
+        if kind.name in names:
             raise ConfigError(f"there are two kinds of neighbours named '{kind.name}': give yours another name")
-        known.append(kind.name)
+        names.append(kind.name)
         identity[f"kind {kind.name}"] = f"{kind.count(settings)} tokens"
     given = config.to_dict()
     if given["partitioner"] == "metis":
-        del given["partitioner"]  # younger than the first stores, which stay good
+        del given["partitioner"]  # younger than the first stores, which stay valid
     return identity | {f"setting {name}": str(value) for name, value in given.items()}
 
 
 def _by_path(executor: Executor | None) -> bool:
-    """Return whether work is handed over by path: threads share our memory, all others do not."""
+    """Return whether workers get paths instead of arrays: all but threads, which share our memory."""
     return executor is not None and not isinstance(executor, ThreadPoolExecutor)
 
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """One run of `tokenize`: what it needs everywhere, and its stages in order."""
+    """One run of `tokenize`, with what its stages need."""
 
     graph: Graph
     train: Train
@@ -151,28 +149,9 @@ class _Job:
     progress: Progress
     executor: Executor | None
 
-    @property
-    def by_path(self) -> bool:
-        return _by_path(self.executor)
-
     @cached_property
     def stages(self) -> Stages:
         return Stages(self.work.parts / "stages.json")
-
-    def rank_all(self) -> dict[str, Array]:
-        """Return ids and scores of all nodes, for every kind of neighbours: components 3 and 4."""
-        arrays: dict[str, Array] = {}
-        parts = ("ids", "scores", "assignment", *(("means",) if self.config.super_tokens == "mean" else ()))
-        for kind in self.kinds:
-            finished = {f"{kind.name}_{part}": self.work.open(f"{kind.name}_{part}") for part in parts}
-            if any(array is None for array in finished.values()):
-                finished = dict(self._rank(kind, self._connect(kind)))
-            arrays |= {name: array for name, array in finished.items() if array is not None}
-        return arrays
-
-    def _connect(self, kind: Kind) -> Connections:
-        with self._stage(f"{kind.name} connections"):
-            return kind.connections(self.graph, self.train, self.config)
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[dict[str, Any]]:
@@ -182,11 +161,24 @@ class _Job:
             yield row
             self.progress(name, 1, 1)
 
+    def rank_all(self) -> dict[str, Array]:
+        """Return the arrays of every kind of neighbours, by name; compute those that are not finished."""
+        arrays: dict[str, Array] = {}
+        parts = ("ids", "scores", "assignment", *(("means",) if self.config.super_tokens == "mean" else ()))
+        for kind in self.kinds:
+            finished = {f"{kind.name}_{part}": self.work.open(f"{kind.name}_{part}") for part in parts}
+            if any(array is None for array in finished.values()):
+                with self._stage(f"{kind.name} connections"):
+                    connections = kind.connections(self.graph, self.train, self.config)
+                finished = dict(self._rank(kind, connections))
+            arrays |= {name: array for name, array in finished.items() if array is not None}
+        return arrays
+
     @cached_property
     def coarse(self) -> NDArray[np.int32]:
         """Make the clusters of the second level, which serve every kind."""
         with self._stage("coarse clusters"):
-            return coarse_clusters(self.graph, self.config.seed, self.config.partitioner)
+            return coarse_clusters(self.graph, self.config)
 
     def _rank(self, kind: Kind, connections: Connections) -> Iterator[tuple[str, Array]]:
         """Rank all nodes in shards, then join the shards into arrays of the result."""
@@ -194,7 +186,8 @@ class _Job:
         shards = self._shards(kind, tokens) if tokens else []
         missing = [shard for shard in shards if not shard.is_whole()]
         if missing:
-            self._rank_shards(f"{kind.name} ranking", missing, len(shards), self._prepare(kind, connections))
+            ranker = self._prepare(kind, connections)
+            self._rank_shards(f"{kind.name} ranking", missing, total=len(shards), ranker=ranker)
         for part, dtype in (("ids", "int32"), ("scores", self.config.score_type)):
             name = f"{kind.name}_{part}"
             blocks = (read_npz(shard.file)[part] for shard in shards) if tokens else [np.empty((num_nodes, 0))]
@@ -205,34 +198,38 @@ class _Job:
         yield f"{kind.name}_assignment", self.work.write(f"{kind.name}_assignment", connections.assignment)
 
     def _shards(self, kind: Kind, tokens: int) -> list[Shard]:
-        size = max(SOURCES_AT_ONCE, -(-self.graph.num_nodes // MOST_SHARDS))
-        starts = range(0, self.graph.num_nodes, size)
-        ranges = [(start, min(start + size, self.graph.num_nodes)) for start in starts]
-        # Absolute, for workers have working directories of their own.
-        # By the job's own name, for a worker may outlive a job that was deleted and write when another is under way.
-        job = digest(np.array([f"{name}={value}" for name, value in sorted(self.work.identity.items())]))[:8]
+        num_nodes = self.graph.num_nodes
+        size = max(SOURCES_AT_ONCE, -(-num_nodes // MOST_SHARDS))
+        ranges = [(start, min(start + size, num_nodes)) for start in range(0, num_nodes, size)]
+        # The job is part of a file's name: a worker may outlive a deleted job and write while another one runs.
+        identity = [f"{name}={value}" for name, value in sorted(self.work.identity.items())]
+        job = digest(np.array(identity))[:_NAME_LENGTH]
+        # Absolute, because workers have working directories of their own.
         folder, effort = self.work.parts.absolute(), kind.effort(self.config)
-        return [Shard(folder / f"{kind.name}-{a}-{b}-{job}.npz", a, b, tokens, effort) for a, b in ranges]
+        return [
+            Shard(folder / f"{kind.name}-{start}-{stop}-{job}.npz", start, stop, tokens=tokens, effort=effort)
+            for start, stop in ranges
+        ]
 
     def _prepare(self, kind: Kind, connections: Connections) -> NodeRanker | SavedRanker:
-        """Return the ranker in memory, or where it lies for workers; one saved before an interruption serves again."""
-        folder, ranker = self.work.parts.absolute() / f"{kind.name}-ranker", kind.ranker()
-        prepared: NodeRanker | None = None
+        """Return the ranker in memory, or its folder for workers. One saved before an interruption is used again."""
+        folder, by_path = self.work.parts.absolute() / f"{kind.name}-ranker", _by_path(self.executor)
+        ranker, prepared = kind.ranker(), None
         if not is_intact(folder):
             coarse = self.coarse if ranker.uses_clusters else None
             with self._stage(f"{kind.name} {ranker.stage}") as row:
                 how: Preparation = {"restart": self.config.restart, "coarse": coarse, "threads": self.threads}
                 prepared = ranker.prepare(self.graph, connections, **how)
                 row["visits"] = prepared.visits
-                if self.by_path:
+                if by_path:
                     shutil.rmtree(folder, ignore_errors=True)  # damaged
                     prepared.save(folder, self.graph)
-        if self.by_path:
+        if by_path:
             return SavedRanker(self._graph_folder(), folder, ranker)
         return ranker.open(folder, self.graph) if prepared is None else prepared
 
     def _graph_folder(self) -> Path:
-        """Where workers find the graph; features and labels are none of their business."""
+        """Return the folder where workers find the graph, whose features and labels they do not need."""
         if self.graph.folder is not None:
             return self.graph.folder
         folder = self.work.parts.absolute() / "graph"
@@ -241,7 +238,7 @@ class _Job:
             replace(self.graph, features=None, labels=None, names=None, class_names=None).save(folder)
         return folder
 
-    def _rank_shards(self, stage: str, missing: list[Shard], total: int, ranker: NodeRanker | SavedRanker) -> None:
+    def _rank_shards(self, stage: str, missing: list[Shard], *, total: int, ranker: NodeRanker | SavedRanker) -> None:
         done = total - len(missing)
         pool = ThreadPoolExecutor(self.threads) if self.executor is None else nullcontext(self.executor)
         with (
@@ -257,7 +254,7 @@ class _Job:
                 self.progress(stage, done, total)
 
     def hop_all(self) -> dict[str, Array]:
-        """Component 2: one matrix per hop, computed from the file of the hop before."""
+        """Return the arrays of all hops, by name; compute each unfinished one from the file of the hop before."""
         arrays: dict[str, Array] = {}
         if not self.config.hops:
             return arrays
@@ -265,18 +262,18 @@ class _Job:
         current: Any = self.graph.features
         self.progress(stage, 0, self.config.hops)
         for hop in range(1, self.config.hops + 1):
-            found = self._open_hop(hop)
-            if not found:
+            finished = self._open_hop(hop)
+            if not finished:
                 with self.stages.measure(stage):
                     step = Step.of(self.graph, self.config.self_loops) if step is None else step
-                    found = self._write_hop(hop, propagate(step, current, self.threads), current.shape)
-            arrays |= found
-            current = open_hop(hop, found, current.shape)
+                    finished = self._write_hop(hop, propagate(step, current, self.threads), shape=current.shape)
+            arrays |= finished
+            current = open_hop(hop, finished, current.shape)
             self.progress(stage, hop, self.config.hops)
         return arrays
 
-    def _write_hop(self, hop: int, blocks: Iterator[Any], shape: tuple[int, int]) -> dict[str, Array]:
-        """Stream dense blocks to the file; sparse ones are smaller than one dense hop and are joined in memory."""
+    def _write_hop(self, hop: int, blocks: Iterator[Any], *, shape: tuple[int, int]) -> dict[str, Array]:
+        """Stream dense blocks to the file. Sparse ones are joined in memory, for they are smaller than a dense hop."""
         first = next(blocks)
         if not sp.issparse(first):
             return {f"hop_{hop}": self.work.write_blocks(f"hop_{hop}", shape, "float32", chain([first], blocks))}
@@ -285,10 +282,10 @@ class _Job:
         return {name: self.work.write(name, array) for name, array in hop_arrays(hop, matrix).items()}
 
     def _open_hop(self, hop: int) -> dict[str, Array]:
-        """The arrays of a finished hop, none where one of them is not finished."""
+        """Return the arrays of a finished hop; none if one of them is not finished."""
         dense = self.work.open(f"hop_{hop}")
         if dense is not None:
             return {f"hop_{hop}": dense}
-        parts = {f"hop_{hop}_{part}": self.work.open(f"hop_{hop}_{part}") for part in SPARSE_PARTS}
-        found = {name: array for name, array in parts.items() if array is not None}
-        return found if len(found) == len(SPARSE_PARTS) else {}
+        arrays = {f"hop_{hop}_{part}": self.work.open(f"hop_{hop}_{part}") for part in SPARSE_PARTS}
+        finished = {name: array for name, array in arrays.items() if array is not None}
+        return finished if len(finished) == len(SPARSE_PARTS) else {}

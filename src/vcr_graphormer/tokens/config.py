@@ -1,4 +1,4 @@
-"""`TokenConfig`: what is in a token list, section `[tokens]`."""
+"""`TokenConfig`: the settings of a token list, section `[tokens]`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ SCORE_TYPES = ("float32", "float16")
 
 @dataclass(frozen=True)
 class TokenConfig:
-    """What is in a token list: section `[tokens]`.
+    """The settings of a token list: section `[tokens]`.
 
     Attributes
     ----------
     hops : int
-        Hop tokens P X … P^L X; the paper's L.
+        Hop tokens: features averaged over 1 … L steps (P X … P^L X); the paper's L.
     clusters : int
         METIS clusters, one super node each; the paper's s̄. 0 ranks on the graph as it is.
     partitioner : str
-        Who makes clusters: `metis`, or `propagation`, whose memory does not grow with the edges.
+        What makes clusters: `metis`, or `propagation`, whose memory does not grow with the edges.
     structure_tokens : int
         Structure-aware neighbours; the paper's k̄.
     content_tokens : int
@@ -54,7 +54,7 @@ class TokenConfig:
 
     hops: int = setting(3, "hop tokens: features averaged over 1 … L steps (L)")
     clusters: int = setting(10, "METIS clusters, one super node each; 0: no super nodes (s̄)")
-    partitioner: str = setting("metis", "who makes clusters: metis, or propagation (memory does not grow with edges)")
+    partitioner: str = setting("metis", "what makes clusters: metis, or propagation (memory does not grow with edges)")
     structure_tokens: int = setting(8, "neighbours by PageRank with a super node per cluster (k̄)")
     content_tokens: int = setting(8, "neighbours by PageRank with a super node per label (k̂)")
     link_tokens: int = setting(0, "neighbours that link to the same nodes, beside the other two kinds")
@@ -75,18 +75,12 @@ class TokenConfig:
         check_restart(self.restart)
         check_tolerance(self.tolerance)
         check_seed(self.seed)
-        for name, allowed in (
-            ("partitioner", PARTITIONERS),
-            ("content", CONTENTS),
-            ("super_tokens", SUPER_TOKENS),
-            ("score_type", SCORE_TYPES),
-        ):
-            check_choice(self, "tokens", name, allowed)
+        check_choice(self, "tokens", "partitioner", PARTITIONERS)
+        check_choice(self, "tokens", "content", CONTENTS)
+        check_choice(self, "tokens", "super_tokens", SUPER_TOKENS)
+        check_choice(self, "tokens", "score_type", SCORE_TYPES)
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all settings; one that is younger than the first stores is left out where it changes nothing."""
-        settings = asdict(self)
-        if not self.link_tokens:
-            del settings["link_tokens"]
-        return settings
+        """Return all settings by name, without `link_tokens` where it is 0: older stores do not have it."""
+        return {name: value for name, value in asdict(self).items() if value or name != "link_tokens"}

@@ -1,4 +1,4 @@
-"""A dask scheduler's address → an `Executor` whose workers are ready, or an error that says what is missing."""
+"""Connect to a dask scheduler and check that its workers are ready."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from .. import __version__
 from ..errors import ConfigError, DaskError
 
-SECONDS_TO_ANSWER = 10
+SECONDS_TO_ANSWER = 10  # until a scheduler counts as absent; chosen by hand
 _LOUD = ("distributed", "distributed.client", "distributed.core", "distributed.comm", "tornado.application")
 
 
@@ -20,15 +20,15 @@ _LOUD = ("distributed", "distributed.client", "distributed.core", "distributed.c
 def connect(address: str) -> Iterator[Executor]:
     """Connect to the scheduler at `address` (tcp://host:port) for the length of the block.
 
-    Refused where nobody answers, where there are no workers, and where a worker has another version of this package.
+    Refuse a scheduler that does not answer or has no workers, and workers with another version of this package.
     """
     try:
         from distributed import Client
     except ImportError as error:
         raise ConfigError("--scheduler needs dask.distributed: pip install 'vcr-graphormer[dask]'") from error
-    if re.fullmatch(r"[a-z]+://.+:\d+", address) is None:  # a client of no address at all complains at its end, too
+    if re.fullmatch(r"[a-z]+://.+:\d+", address) is None:
         raise ConfigError(f"--scheduler is {address!r}; it must be an address such as tcp://host:8786")
-    # What it has to say about lost connections, with tracebacks, we say in one line.
+    # Dask logs lost connections with tracebacks. Our errors say it in one line.
     loggers = {logging.getLogger(name): logging.getLogger(name).level for name in _LOUD}
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)
@@ -42,7 +42,7 @@ def connect(address: str) -> Iterator[Executor]:
     try:
         try:
             _check_workers(client, address)
-        except OSError as error:  # lost while it was asked
+        except OSError as error:
             raise DaskError(f"{type(error).__name__}: {error}") from error
         yield client.get_executor()
     except DaskError as error:
@@ -56,9 +56,10 @@ def connect(address: str) -> Iterator[Executor]:
 
 
 def _check_workers(client: Any, address: str) -> None:
-    """Refuse before the work, not after: each shard asks for the version again, for workers that come later.
+    """Refuse a scheduler or workers without this package, or of another version.
 
-    Who lacks the package must be noticed here: dask's workers die of a task that they cannot unpickle, one by one.
+    Dask's workers die, one by one, of a task that they cannot unpickle. Workers that come later are checked by
+    `SavedRanker.open`.
     """
     try:
         client.run_on_scheduler(package_version)
@@ -81,7 +82,7 @@ def _check_workers(client: Any, address: str) -> None:
 
 
 def package_version() -> str:
-    """The version of this package where the function is called.
+    """Return the version of this package in the process that runs the function.
 
     >>> package_version() == __version__
     True

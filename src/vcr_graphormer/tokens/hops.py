@@ -1,4 +1,4 @@
-"""Hop features (P^l X)(u): what a walk sees of a neighbourhood, hop after hop, row block by row block."""
+"""Hop features P^l X: the features averaged over walks of l steps, computed hop by hop and block of rows by block."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ from ..data.contract import Features
 from ..data.graph import Graph
 from ..errors import ConfigError, GraphError
 
-# A dense block of this many entries (64 MiB of float32) is the working memory of one step.
-ENTRIES_AT_ONCE = 1 << 24
+ENTRIES_AT_ONCE = 1 << 24  # entries of a dense block: 64 MiB of float32 are the working memory of one step
+SAMPLED_ROWS = 512  # rows that show whether a hop is sparse; chosen by hand, the gain on Physics is in docs/log.md
+DENSE_BYTES, SPARSE_BYTES = 4, 8  # per entry: a float32; per non-zero: a float32 and its int32 column
+_SCALED_ROWS = 1 << 18  # rows of P scaled at a time: with 16 arcs each, two float64 arrays of 32 MiB
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """P = D^-1/2 A D^-1/2, or with self-loops (D+I)^-1/2 (A+I) (D+I)^-1/2, by its factors: no number per arc is kept.
+    """One step of a walk, P = D^-1/2 A D^-1/2, or (D+I)^-1/2 (A+I) (D+I)^-1/2 with self-loops.
 
-    Rows of isolated nodes are zero. A directed graph uses out-degrees on the left and in-degrees on the right.
+    It holds the two diagonal factors, so nothing that grows with the arcs. Rows of isolated nodes are zero. A directed
+    graph has out-degrees in the `left` factor and in-degrees in the `right` one.
     """
 
     graph: Graph
@@ -35,7 +38,7 @@ class Step:
 
     @classmethod
     def of(cls, graph: Graph, self_loops: bool = False) -> Step:
-        """Count the degrees by a compiled pass over the arcs, which keeps no number per arc."""
+        """Make the step of a graph, with degrees from one compiled pass over the arcs."""
         from ..ranking.kernels.scans import arc_weights, weighted_degrees
 
         degrees = weighted_degrees(np.asarray(graph.indptr), np.asarray(graph.indices), arc_weights(graph))
@@ -43,53 +46,52 @@ class Step:
 
     @cached_property
     def matrix(self) -> sp.csr_matrix:
-        """P as float32 CSR: what a product with sparse features needs."""
+        """Return P as float32 CSR, which a product with sparse features needs."""
         adjacency = self.graph.to_scipy()
         if self.self_loops:
             adjacency = (adjacency + sp.identity(self.graph.num_nodes, dtype=np.float32, format="csr")).tocsr()
         data = np.array(adjacency.data, dtype=np.float32)
         # In place and by blocks of rows: the product of the two factors would be as large as the graph.
-        for start in range(0, self.graph.num_nodes, 1 << 18):
-            stop = min(start + (1 << 18), self.graph.num_nodes)
+        for start in range(0, self.graph.num_nodes, _SCALED_ROWS):
+            stop = min(start + _SCALED_ROWS, self.graph.num_nodes)
             arcs = slice(adjacency.indptr[start], adjacency.indptr[stop])
-            rows = np.repeat(self.left[start:stop], np.diff(adjacency.indptr[start : stop + 1]))
-            data[arcs] = data[arcs] * rows * self.right[adjacency.indices[arcs]]
+            left = np.repeat(self.left[start:stop], np.diff(adjacency.indptr[start : stop + 1]))
+            data[arcs] = data[arcs] * left * self.right[adjacency.indices[arcs]]
         return sp.csr_matrix((data, adjacency.indices, adjacency.indptr), shape=adjacency.shape, copy=False)
 
-    def rows(self, source: Array, start: int, stop: int, threads: int) -> NDArray[np.float32]:
-        """Rows start … stop - 1 of P times a dense matrix; each thread takes rows with as many arcs as the others'.
+    def times_dense(self, features: Array, rows: range, *, threads: int) -> NDArray[np.float32]:
+        """Return consecutive rows of P times a dense matrix. Each thread takes rows with as many arcs as the others'.
 
         The bits are those of scipy's product with `matrix`, whatever the number of threads.
         """
         from ..ranking.kernels.hops import add_rows
         from ..ranking.kernels.scans import arc_weights
 
-        graph = self.graph
-        weights = arc_weights(graph)
-        out = np.zeros((stop - start, source.shape[1]), dtype=source.dtype)
-        indptr, indices = np.asarray(graph.indptr), np.asarray(graph.indices)
-        arcs = np.linspace(indptr[start], indptr[stop], threads + 1)
-        cuts = np.clip(np.searchsorted(indptr, arcs[1:-1]), start, stop)
-        bounds = [start, *cuts.tolist(), stop]
+        weights = arc_weights(self.graph)
+        product = np.zeros((len(rows), features.shape[1]), dtype=features.dtype)
+        indptr, indices = np.asarray(self.graph.indptr), np.asarray(self.graph.indices)
+        arcs = np.linspace(indptr[rows.start], indptr[rows.stop], threads + 1)
+        cuts = np.clip(np.searchsorted(indptr, arcs[1:-1]), rows.start, rows.stop)
+        bounds = [rows.start, *cuts.tolist(), rows.stop]
 
-        def work(part: int) -> None:
-            first, last = bounds[part], bounds[part + 1]
-            block = out[first - start : last - start]
-            add_rows(indptr, indices, weights, self.left, self.right, self.self_loops, source, first, block)
+        def compute(thread: int) -> None:
+            first, last = bounds[thread], bounds[thread + 1]
+            block = product[first - rows.start : last - rows.start]
+            add_rows(indptr, indices, weights, self.left, self.right, self.self_loops, features, first, block)
 
         with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(work, range(threads)))
-        return out.astype(np.float32, copy=False)
+            list(pool.map(compute, range(threads)))
+        return product.astype(np.float32, copy=False)
 
 
 def normalized_adjacency(graph: Graph, self_loops: bool = False) -> sp.csr_matrix:
-    """P as a float32 CSR matrix.
+    """Return P as a float32 CSR matrix.
 
     >>> from vcr_graphormer import Graph
     >>> normalized_adjacency(Graph.from_edges([[0, 0], [1, 2]])).toarray().round(3)[0].tolist()
     [0.0, 0.7070000171661377, 0.7070000171661377]
     """
-    # Degrees by NumPy, to the same bits: whoever needs the matrix whole may well do without compiled code.
+    # Degrees by NumPy, to the same bits as `Step.of`: predicting needs this matrix and must not load compiled code.
     rows = np.repeat(np.arange(graph.num_nodes), graph.degrees)
     degrees = (np.bincount(ends, graph.weights, graph.num_nodes) for ends in (rows, np.asarray(graph.indices)))
     return Step(graph, self_loops, *(_inverse_root(degree + self_loops) for degree in degrees)).matrix
@@ -103,27 +105,34 @@ def _inverse_root(degree: Any) -> Any:
 def hop_features(graph: Graph, hops: int, self_loops: bool = False) -> Iterator[Features]:
     """Yield P X, P² X, …, P^L X, each computed from the one before.
 
-    Sparse features stay sparse while that is smaller than a dense float32 matrix. Only two hops are alive at a time;
-    a caller that writes each to disk before asking for the next needs memory for those two only.
+    Sparse features stay sparse while that is smaller than a dense float32 matrix. Only two hops are in memory at a time
+    if the caller keeps none.
     """
     check_hops(graph, hops)
     step = Step.of(graph, self_loops)
     current: Any = graph.features
     for _ in range(hops):
-        current = join_blocks(list(propagate(step, current)))
+        current = next_hop(step, current)
         yield current
 
 
 def check_hops(graph: Graph, hops: int) -> None:
-    """Refuse what cannot be computed."""
+    """Refuse a number of hops that is none, and hops of a graph without features."""
     if isinstance(hops, bool) or not isinstance(hops, int | np.integer) or hops < 0:
         raise ConfigError(f"hops is {hops!r}; it must be a whole number of 0 or more")
     if hops and graph.features is None:
         raise GraphError("the graph has no features: use graph.with_features('degree') or 'identity', or hops=0")
 
 
+def next_hop(step: Step, features: Features) -> Features:
+    """Return P times the features, in memory."""
+    blocks = list(propagate(step, features))
+    product: Features = sp.vstack(blocks, format="csr") if sp.issparse(blocks[0]) else np.concatenate(blocks)
+    return product
+
+
 def propagate(step: Step, features: Features, threads: int = 1) -> Iterator[Any]:
-    """Yield the row blocks of P times the features: sparse while CSR is expected to be smaller, dense otherwise.
+    """Yield P times the features in blocks of rows: sparse while CSR is expected to be smaller, dense otherwise.
 
     The result does not depend on the number of `threads`.
     """
@@ -133,7 +142,7 @@ def propagate(step: Step, features: Features, threads: int = 1) -> Iterator[Any]
         if source.dtype not in (np.float32, np.float64):
             source = source.astype(np.float32)
     elif not _stays_sparse(step, source):
-        # Sums of sparse rows that come out dense are three times slower than dense sums (Physics, fourth hop).
+        # Sums of sparse rows that come out dense are three times slower than dense sums (docs/log.md).
         source = source.toarray()
     rows, num_nodes = max(1, ENTRIES_AT_ONCE // max(1, features.shape[1])), step.graph.num_nodes
     for start in range(0, num_nodes, rows):
@@ -141,17 +150,15 @@ def propagate(step: Step, features: Features, threads: int = 1) -> Iterator[Any]
         if sp.issparse(source):
             yield (step.matrix[start:stop] @ source).astype(np.float32, copy=False)
         else:
-            yield step.rows(source, start, stop, threads)
+            yield step.times_dense(source, range(start, stop), threads=threads)
+
+
+def sample_rows(graph: Graph) -> NDArray[np.int64]:
+    """Return up to 512 nodes spread over the graph."""
+    return np.unique(np.linspace(0, graph.num_nodes - 1, SAMPLED_ROWS).astype(np.int64))
 
 
 def _stays_sparse(step: Step, features: sp.csr_matrix) -> bool:
-    """Whether 8 bytes per non-zero of the product are less than 4 per entry, by 512 rows spread over the graph."""
-    sample = np.unique(np.linspace(0, step.graph.num_nodes - 1, 512).astype(np.int64))
-    product = step.matrix[sample] @ features
-    return bool(8 * product.nnz < 4 * product.shape[0] * product.shape[1])
-
-
-def join_blocks(blocks: list[Any]) -> Features:
-    """Stack row blocks."""
-    stacked: Features = sp.vstack(blocks, format="csr") if sp.issparse(blocks[0]) else np.concatenate(blocks)
-    return stacked
+    """Return whether the product takes less memory sparse than dense, by a sample of its rows."""
+    product = step.matrix[sample_rows(step.graph)] @ features
+    return bool(SPARSE_BYTES * product.nnz < DENSE_BYTES * product.shape[0] * product.shape[1])

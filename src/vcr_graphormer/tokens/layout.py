@@ -18,9 +18,9 @@ class Layout:
     Attributes
     ----------
     hops : int
-        The paper's L.
+        Number of hop tokens; the paper's L.
     counts : mapping of str to int
-        Neighbours of each kind, in the order of the list; the paper's k̄ and k̂. A count may be 0.
+        Neighbours of each kind, in the order of the list; 0 is allowed. The paper's k̄ and k̂.
     supers : mapping of str to int
         Super nodes of each kind that may be tokens; empty where none may.
 
@@ -66,7 +66,7 @@ class Layout:
 
     @property
     def embeddings(self) -> NDArray[np.int64]:
-        """Return the kind of each place where every hop is a kind of its own [S]: 0 itself, 1 … L hops, L + 1 … others.
+        """Return the embedding of each place [S]: 0 for the node, 1 … L for hops, then one per kind of neighbour.
 
         >>> Layout(hops=2, counts={"structure": 2, "content": 1}).embeddings.tolist()
         [0, 1, 2, 3, 3, 4]

@@ -20,7 +20,7 @@ from ..data.graph import Graph
 from ..errors import StoreError, unknown_name
 from ..ranking.connections import Connections
 from .config import TokenConfig
-from .hops import Step, join_blocks, propagate
+from .hops import Step, next_hop
 from .kinds import Kind, Train, kinds_of, member_means, resolve
 from .layout import Layout
 
@@ -32,8 +32,8 @@ Result = TypeVar("Result")
 class TokenLists:
     """The token lists of all nodes.
 
-    Components 3 and 4 are node ids and scores, [n, k] each, best first, padded with -1 and 0; an id of n + s is super
-    node s. Component 2 is one matrix per hop. Component 1 is the node itself and needs no storage.
+    Neighbours are stored as ids and scores, [n, k] each, best first, padded with -1 and 0. An id of n + s is super node
+    s. Hops are one matrix each. The node itself needs no storage.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class TokenLists:
     arrays : dict
         Arrays by name; prefer the methods below.
     more_kinds : tuple of (str, bool)
-        Kinds that no setting names, and whether each leaves a training node's own label out.
+        Kinds that no setting names, and whether each ranks a training node without its own label.
     """
 
     config: dict[str, Any]
@@ -51,7 +51,7 @@ class TokenLists:
 
     @cached_property
     def settings(self) -> TokenConfig:
-        """Return the settings that made the lists; `content` says what it was resolved to."""
+        """Return the settings that made the lists, with `content` resolved."""
         names = {item.name for item in fields(TokenConfig)}
         return TokenConfig(**{name: value for name, value in self.config.items() if name in names})
 
@@ -65,36 +65,36 @@ class TokenLists:
 
     def leaves_out(self, kind: str) -> bool:
         """Return whether lists of this kind were ranked without a training node's edge to its own super node."""
-        known = {one.name: one.leaves_out(self.settings) for one in kinds_of(self.settings)}
-        return {**dict(self.more_kinds), **known}[kind]
+        by_name = {one.name: one.leaves_out(self.settings) for one in kinds_of(self.settings)}
+        return {**dict(self.more_kinds), **by_name}[kind]
 
     def ids(self, kind: str) -> NDArray[np.int32]:
         """Return token ids [n, k] of a kind such as `structure` or `content`; -1 is padding."""
-        return self._of_kind(kind, "ids")
+        return self._array(kind, "ids")
 
     def scores(self, kind: str) -> Array:
         """Return the PageRank scores, or link similarities, [n, k] that belong to `ids`; 0 for padding."""
-        return self._of_kind(kind, "scores")
+        return self._array(kind, "scores")
 
     def assignment(self, kind: str) -> NDArray[np.int32]:
         """Return the super node of each node, -1 for none."""
-        return self._of_kind(kind, "assignment")
+        return self._array(kind, "assignment")
 
     def connections(self) -> dict[str, Connections]:
         """Return the super nodes behind the lists, by kind; kinds without tokens or super nodes are left out."""
-        found = {}
+        connections = {}
         for kind, tokens in self.layout.counts.items():
             assignment = np.asarray(self.assignment(kind))
             count = int(assignment.max()) + 1 if len(assignment) else 0
             if count and tokens:
-                found[kind] = Connections(assignment, count)
-        return found
+                connections[kind] = Connections(assignment, count)
+        return connections
 
     def neighbours(self, nodes: NDArray[np.int64]) -> NDArray[np.int32]:
-        """Return the ids of all kinds side by side [m, k]."""
+        """Return the ids of some nodes' neighbours, all kinds side by side [m, k]."""
         return np.concatenate([np.asarray(self.ids(kind)[nodes]) for kind in self.layout.counts], 1)
 
-    def _of_kind(self, kind: str, part: str) -> Array:
+    def _array(self, kind: str, part: str) -> Array:
         if kind not in self.layout.counts:
             raise unknown_name("kind of token", kind, self.layout.counts)
         return self.arrays[f"{kind}_{part}"]
@@ -104,29 +104,29 @@ class TokenLists:
         return self.arrays.get(f"{kind}_means")
 
     def hop(self, number: int) -> Features:
-        """Return the hop features P^l X for l = 1 … L, dense or CSR."""
+        """Return the features of hop 1 … L, dense or CSR (P^l X)."""
         if not 1 <= number <= self.num_hops:
             raise StoreError(f"{self.where} has hops 1 to {self.num_hops}, not {number}")
         return open_hop(number, self.arrays, (self.num_nodes, self.num_features))
 
     @property
     def where(self) -> str:
-        """Return where the lists lie, for messages."""
+        """Return what error messages call these lists."""
         return "the token lists in memory"
 
     @property
     def num_nodes(self) -> int:
-        """Return the number of nodes of the graph they were made from."""
+        """Return the number of nodes of the graph."""
         return len(self.arrays["structure_ids"])
 
     @property
     def num_features(self) -> int:
-        """Return the width of the features of that graph."""
+        """Return the width of the graph's features."""
         return int(self.config["num_features"])
 
     @property
     def num_hops(self) -> int:
-        """Return the paper's L."""
+        """Return the number of hops (L)."""
         return int(self.config["hops"])
 
     @property
@@ -146,16 +146,16 @@ class TokenLists:
 
 @dataclass(frozen=True)
 class Kept:
-    """Results that many trainings on one graph share, by what they depend on."""
+    """A cache of results that many trainings on one graph share, by what they depend on."""
 
     results: dict[Any, Any] = field(default_factory=dict)
 
     def once(self, key: Any, make: Callable[[], Result]) -> Result:
-        """Return the result of that key, made if it is not there yet."""
+        """Return the result of a key; make it first if it is not there yet."""
         if key not in self.results:
             self.results[key] = make()
-        found: Result = self.results[key]
-        return found
+        result: Result = self.results[key]
+        return result
 
 
 def make_lists(
@@ -187,19 +187,19 @@ def make_lists(
     kept = kept or Kept()
     arrays: dict[str, Array] = {}
     for kind in (*kinds_of(settings), *kinds):
-        make = partial(_rank_kind, kind, graph, nodes, settings, kept=kept, threads=threads)
+        make = partial(_rank_kind, kind, graph, train=nodes, config=settings, kept=kept, threads=threads)
         arrays |= kept.once((kind, *kind.depends_on(graph, nodes, settings).items()), make)
     current: Any = graph.features
     for number in range(1, settings.hops + 1):
-        make_hop = partial(_next_hop, graph, current, settings.self_loops, kept)
-        current = kept.once(("hop", settings.self_loops, number), make_hop)
+        step = kept.once(("step", settings.self_loops), partial(Step.of, graph, settings.self_loops))
+        current = kept.once(("hop", settings.self_loops, number), partial(_sorted_hop, step, current))
         arrays |= hop_arrays(number, current)
     about = {**settings.to_dict(), "num_features": graph.num_features}
     return TokenLists(about, arrays, tuple((kind.name, kind.leaves_out(settings)) for kind in kinds))
 
 
 def _rank_kind(
-    kind: Kind, graph: Graph, train: Train, config: TokenConfig, *, kept: Kept, threads: int | None
+    kind: Kind, graph: Graph, *, train: Train, config: TokenConfig, kept: Kept, threads: int | None
 ) -> dict[str, Array]:
     """Return ids, scores, assignment and maybe means of one kind, by their names in a store."""
     connections, count = kind.connections(graph, train, config), kind.count(config)
@@ -207,8 +207,8 @@ def _rank_kind(
     if count:
         ranker, coarse = kind.ranker(), None
         if ranker.uses_clusters:
-            make = partial(coarse_clusters, graph, config.seed, config.partitioner)
-            coarse = kept.once(("coarse clusters", config.seed, config.partitioner), make)
+            key = ("coarse clusters", config.seed, config.partitioner)
+            coarse = kept.once(key, partial(coarse_clusters, graph, config))
         prepared = ranker.prepare(graph, connections, restart=config.restart, coarse=coarse, threads=threads)
         ranking = prepared.rank(np.arange(graph.num_nodes), count, threads=threads, **kind.effort(config))
         ids, scores = ranking.ids, ranking.scores.astype(config.score_type)
@@ -218,30 +218,29 @@ def _rank_kind(
     return {f"{kind.name}_{part}": array for part, array in arrays.items()}
 
 
-def coarse_clusters(graph: Graph, seed: int, partitioner: str) -> NDArray[np.int32]:
+def coarse_clusters(graph: Graph, config: TokenConfig) -> NDArray[np.int32]:
     """Make the clusters of the ranking's second level, which serve every kind."""
     from ..ranking.second_level import coarse_clusters as make
 
-    return make(graph, seed, partitioner)
+    return make(graph, config.seed, config.partitioner)
 
 
-def _next_hop(graph: Graph, before: Features, self_loops: bool, kept: Kept) -> Features:
-    step = kept.once(("step", self_loops), partial(Step.of, graph, self_loops))
-    hop = join_blocks(list(propagate(step, before)))
+def _sorted_hop(step: Step, features: Features) -> Features:
+    hop = next_hop(step, features)
     if isinstance(hop, sp.csr_matrix):
         hop.sort_indices()
     return hop
 
 
 def hop_arrays(number: int, hop: Any) -> dict[str, Array]:
-    """Return a hop by the names its arrays have in a store: one where it is dense, three where it is sparse."""
+    """Return the arrays of a hop by their names in a store: one if it is dense, three if it is sparse."""
     if sp.issparse(hop):
         return {f"hop_{number}_{part}": getattr(hop, part) for part in SPARSE_PARTS}
     return {f"hop_{number}": hop}
 
 
 def open_hop(number: int, arrays: Mapping[str, Array], shape: tuple[int, int]) -> Features:
-    """Return the hop that `hop_arrays` named."""
+    """Return a hop from the arrays that `hop_arrays` named."""
     if f"hop_{number}" in arrays:
         return arrays[f"hop_{number}"]
     matrix = sp.csr_matrix(tuple(arrays[f"hop_{number}_{part}"] for part in SPARSE_PARTS), shape=shape, copy=False)

@@ -1,4 +1,4 @@
-"""Memory and disk that token lists need, from the sizes alone: too little of either is said before the work starts."""
+"""Check that token lists fit in memory and on disk before the work starts, from the sizes alone."""
 
 from __future__ import annotations
 
@@ -15,70 +15,68 @@ from ..base.machine import available_memory, format_bytes
 from ..data.graph import Graph
 from ..errors import StoreError
 from .config import TokenConfig
-from .hops import ENTRIES_AT_ONCE
+from .hops import DENSE_BYTES, ENTRIES_AT_ONCE, SPARSE_BYTES, sample_rows
 from .kinds import Kind, kinds_of
+from .store import ALWAYS
 
-# Bytes, measured on generated graphs of 0.6 to 62 million edges (results/scale.json, docs/large-graphs.md).
-HOPS_PER_NODE = 16
-HOPS_PER_ARC = 8  # where features are sparse
-SAMPLED_ROWS = 512  # of the first hop, to estimate how dense it is
+# Measured on generated graphs of 0.6 to 62 million edges (results/scale.json, docs/large-graphs.md).
+HOP_BYTES_PER_NODE = 16
+HOP_BYTES_PER_ARC = 8  # where features are sparse
+DENSE_BLOCKS, SPARSE_HOPS = 3, 2  # that one step has in memory at a time
+ID_BYTES, OFFSET_BYTES = 4, 8  # int32 ids of nodes, int64 offsets into them
 
 
 def needed_memory(graph: Graph, config: TokenConfig, threads: int, kinds: Sequence[Kind] = ()) -> dict[str, int]:
-    """Return the bytes by stage, about, that are needed beyond the graph, whose own files can be read again."""
+    """Return about how many bytes each stage needs beyond the graph, whose own files are only mapped."""
     needed: dict[str, int] = {}
     for kind in (*kinds_of(config), *kinds):
         if kind.count(config):
             needed |= kind.ranker().memory(graph, threads, config.partitioner)
     if config.hops:
-        blocks = 3 * 4 * min(ENTRIES_AT_ONCE, graph.num_nodes * graph.num_features)
-        needed["hop features"] = HOPS_PER_NODE * graph.num_nodes + blocks
+        blocks = DENSE_BLOCKS * DENSE_BYTES * min(ENTRIES_AT_ONCE, graph.num_nodes * graph.num_features)
+        needed["hop features"] = HOP_BYTES_PER_NODE * graph.num_nodes + blocks
         if sp.issparse(graph.features):  # joined in memory
-            needed["hop features"] += HOPS_PER_ARC * graph.num_arcs + 2 * _hop_bytes(graph)
+            needed["hop features"] += HOP_BYTES_PER_ARC * graph.num_arcs + SPARSE_HOPS * _hop_bytes(graph)
     return needed
 
 
 def needed_disk(graph: Graph, config: TokenConfig, by_path: bool = False, kinds: Sequence[Kind] = ()) -> int:
-    """Return the bytes of the finished store and of the parts that are kept until it is finished; at least.
+    """Return at least how many bytes the finished store and the shards take together.
 
-    Hops of sparse features are counted as large as the first one, by a sample of its rows: they only grow. `by_path`:
-    what was prepared for the rankings is saved for workers, and the edges of a graph that lies in memory.
+    All hops of sparse features count as large as the first, the smallest one. With `by_path` the rankers are saved for
+    workers too, and the edges of a graph that has no folder.
     """
     nodes = graph.num_nodes
-    entry = 4 + np.dtype(config.score_type).itemsize
     used = [kind for kind in (*kinds_of(config), *kinds) if kind.count(config)]
     tokens = sum(kind.count(config) for kind in used)
+    in_store = ID_BYTES + np.dtype(config.score_type).itemsize
+    in_shard = ID_BYTES + np.dtype(np.float32).itemsize
     shared = sum(kind.ranker().saved_bytes(graph) for kind in used)
-    shared += 0 if graph.folder is not None else 4 * graph.num_arcs + 8 * nodes
-    return nodes * (entry + 8) * tokens + 8 * nodes + config.hops * _hop_bytes(graph) + (shared if by_path else 0)
+    shared += 0 if graph.folder is not None else ID_BYTES * graph.num_arcs + OFFSET_BYTES * nodes
+    lists = nodes * (tokens * (in_store + in_shard) + len(ALWAYS) * ID_BYTES)  # and the super node of each node
+    return lists + config.hops * _hop_bytes(graph) + (shared if by_path else 0)
 
 
 def _hop_bytes(graph: Graph) -> int:
+    """Return the bytes of the first hop, of sparse features by a sample of its rows."""
     features: Any = graph.features
     if features is None:
         return 0
-    dense = 4 * graph.num_nodes * graph.num_features
+    dense = DENSE_BYTES * graph.num_nodes * graph.num_features
     if not sp.issparse(features):
         return dense
-    sample = np.unique(np.linspace(0, graph.num_nodes - 1, SAMPLED_ROWS).astype(np.int64))
-    around = [np.asarray(graph.indices[graph.indptr[u] : graph.indptr[u + 1]]) for u in sample]
-    ptr = np.concatenate([[0], np.cumsum([len(part) for part in around])])
-    step = sp.csr_matrix(
-        (np.ones(int(ptr[-1]), dtype=np.float32), np.concatenate(around), ptr), shape=(len(sample), graph.num_nodes)
-    )
-    return int(min(dense, 8 * (step @ features).nnz / len(sample) * graph.num_nodes))
+    sample = sample_rows(graph)
+    neighbours = [np.asarray(graph.indices[graph.indptr[u] : graph.indptr[u + 1]]) for u in sample]
+    indptr = np.concatenate([[0], np.cumsum([len(ids) for ids in neighbours])])
+    ones = np.ones(int(indptr[-1]), dtype=np.float32)
+    step = sp.csr_matrix((ones, np.concatenate(neighbours), indptr), shape=(len(sample), graph.num_nodes))
+    return int(min(dense, SPARSE_BYTES * (step @ features).nnz / len(sample) * graph.num_nodes))
 
 
 def check_resources(
-    graph: Graph,
-    config: TokenConfig,
-    *,
-    threads: int,
-    folder: Path,
-    by_path: bool = False,
-    kinds: Sequence[Kind] = (),
+    graph: Graph, config: TokenConfig, *, threads: int, folder: Path, by_path: bool = False, kinds: Sequence[Kind] = ()
 ) -> None:
-    """Refuse work that cannot end on this machine, with the numbers."""
+    """Refuse a job that does not fit in memory or on disk, with the sizes."""
     memory, free = needed_memory(graph, config, threads, kinds), available_memory()
     stage = max(memory, key=lambda name: memory[name], default="")
     if stage and memory[stage] > free:
@@ -91,15 +89,14 @@ def check_resources(
             f"the {stage} of {graph.num_nodes:,} nodes and {graph.num_arcs:,} arcs need about "
             f"{format_bytes(memory[stage])} of memory, {format_bytes(free)} are free: use {' or '.join(ways)}"
         )
-    place = folder.absolute()
-    while not place.exists():
-        place = place.parent
-    # What an interrupted job left is on the disk already.
-    present = 0
+    existing = folder.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    present = 0  # bytes that an interrupted job left on the disk
     for file in (*folder.glob("*.npy"), *(folder / "parts").glob("*.npz")):
-        with suppress(OSError):  # another process may be at work there: JobFolder says so
+        with suppress(OSError):  # another process may work in this folder, which JobFolder will refuse
             present += file.stat().st_size
-    disk, room = needed_disk(graph, config, by_path, kinds) - present, shutil.disk_usage(place).free
+    disk, room = needed_disk(graph, config, by_path, kinds) - present, shutil.disk_usage(existing).free
     if disk > room:
         raise StoreError(
             f"the token lists of {graph.num_nodes:,} nodes need at least {format_bytes(disk)} in {folder}, "

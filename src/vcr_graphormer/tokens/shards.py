@@ -1,4 +1,4 @@
-"""One shard of a ranking as a unit of work: the same function for threads, processes and other machines."""
+"""Shards of a ranking: one function ranks a shard in a thread, in a process or on another machine."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from ..data.graph import Graph
 from ..errors import DaskError, StoreError, VCRError
 from ..ranking.ranker import NodeRanker
 
-# A network filesystem may keep the news of a file from other machines for as long as it keeps attributes (NFS: 60 s).
-SECONDS_UNTIL_SEEN = 90.0
+SECONDS_UNTIL_SEEN = 90.0  # until a new file shows on other machines: NFS caches attributes for up to 60 s
+_SECONDS_BETWEEN_LOOKS = 0.1
+_ATTEMPT_BYTES = 8  # random bytes that tell the attempts at one job apart
 
 
 @dataclass(frozen=True)
 class Shard:
-    """The sources start … stop - 1, how many tokens each gets, the ranker's keywords, and the file of the result."""
+    """A part of a ranking: file of the result, sources start … stop - 1, tokens of each, keywords of the ranker."""
 
     file: Path
     start: int
@@ -34,39 +35,41 @@ class Shard:
     effort: Mapping[str, Any]
 
     def is_whole(self) -> bool:
-        """Whether the file was finished and reads without damage (zip archives carry checksums of their own)."""
+        """Return whether the file is finished and undamaged (zip archives carry checksums of their own)."""
         try:
-            found, shape = read_npz(self.file), (self.stop - self.start, self.tokens)
-            return all(name in found and found[name].shape == shape for name in ("ids", "scores"))
+            arrays, shape = read_npz(self.file), (self.stop - self.start, self.tokens)
+            return all(name in arrays and arrays[name].shape == shape for name in ("ids", "scores"))
         except StoreError:
             return False
 
 
 @dataclass(frozen=True)
 class SavedRanker:
-    """Where a prepared ranker lies, for workers that share a filesystem with us and no memory: two paths travel.
+    """The folders of a graph and a prepared ranker, for workers that share our filesystem but not our memory.
 
     Attributes
     ----------
-    ranker
-        Its class.
-    version
-        Of this package: the bits of a ranking are those of one version.
-    attempt
-        Makes the tasks of this job unlike those of an earlier one; dask answers equal tasks with their old result.
+    graph, folder : Path
+        Where graph and ranker lie.
+    ranker : type
+        The class of the ranker.
+    version : str
+        Version of this package: two versions may rank with different bits.
+    attempt : str
+        A random text. Without it dask would answer a repeated task with its old result.
     """
 
     graph: Path
     folder: Path
     ranker: type[NodeRanker]
     version: str = __version__
-    attempt: str = field(default_factory=lambda: secrets.token_hex(8))
+    attempt: str = field(default_factory=lambda: secrets.token_hex(_ATTEMPT_BYTES))
 
     def open(self) -> NodeRanker:
-        """Map graph and vectors into memory; refused by another version of this package.
+        """Map graph and ranker into memory; refuse another version of this package.
 
-        Opened anew for every shard: 5 ms of the 110 that a shard takes (50,000 nodes), and a file that is gone or cut
-        short is noticed by name, where a mapping kept from an earlier shard may end the process with a bus error.
+        Every shard opens them anew, so that a file that is gone or cut short is noticed by name. Reading a mapping kept
+        from an earlier shard may end the process with a bus error.
         """
         if self.version != __version__:
             raise DaskError(
@@ -83,15 +86,15 @@ class SavedRanker:
 
 
 def rank_shard(shard: Shard, ranker: NodeRanker | SavedRanker) -> int:
-    """Rank one shard and write its file, whole or not at all; returns the edge visits.
+    """Rank one shard, write its file whole or not at all, and return the edge visits.
 
-    It may run twice at a time, as when a machine was given up too early: the bytes are the same, the last one stays.
+    Two workers may rank the same shard at a time: both write the same bytes, and the last file stays.
     """
     if isinstance(ranker, SavedRanker):
         ranker = ranker.open()
     sources = np.arange(shard.start, shard.stop)
     ranking = ranker.rank(sources, shard.tokens, threads=1, **shard.effort)
-    if not shard.file.parent.is_dir():  # writing would make it: in a store that others have finished meanwhile
+    if not shard.file.parent.is_dir():  # writing would make it again, in a store that others have finished
         raise StoreError(f"{shard.file.parent} is gone: the job was ended or deleted by another process")
     with replace_file(shard.file) as temporary, temporary.open("wb") as handle:
         np.savez(handle, ids=ranking.ids, scores=ranking.scores)
@@ -101,10 +104,10 @@ def rank_shard(shard: Shard, ranker: NodeRanker | SavedRanker) -> int:
 def rank_shards(
     executor: Executor, shards: Sequence[Shard], ranker: NodeRanker | SavedRanker, before: int = 0
 ) -> Generator[int, None, None]:
-    """Yield the edge visits of each shard, in the order in which they are finished.
+    """Yield the edge visits of each shard, in the order in which the shards are finished.
 
-    The first failure, and a caller that stops (`contextlib.closing`), keep what is finished and start nothing new.
-    `before` is the number of shards that were finished earlier, for the message.
+    After a failure, or when the caller closes the generator, finished shards stay and no new ones start.
+    `before` counts the shards that were finished earlier, for the message.
     """
     remote = isinstance(ranker, SavedRanker)
     futures: dict[Future[int], Shard] = {}
@@ -120,7 +123,7 @@ def rank_shards(
             yield visits
     except Exception as error:
         _stop(futures)
-        failure = _failure(current, shards, before, error, remote)
+        failure = _failure(error, current, shards=shards, before=before, remote=remote)
         if failure is error:
             raise
         raise failure from error
@@ -129,7 +132,7 @@ def rank_shards(
 
 
 def _stop(futures: dict[Future[int], Shard]) -> None:
-    """Cancel what has not begun and wait for what has: nobody may write once the folder is no longer claimed."""
+    """Cancel shards that have not begun and wait for the others: none may write once the folder is unlocked."""
     wait([future for future in futures if not future.cancel()])
 
 
@@ -141,24 +144,24 @@ def _wait_until_seen(file: Path) -> None:
                 f"a worker has written {file}, but it is not to be seen here: the store must lie on a filesystem that "
                 f"all machines share"
             )
-        time.sleep(0.1)
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
 
 
-def _failure(shard: Shard, shards: Sequence[Shard], before: int, error: Exception, remote: bool) -> Exception:
-    """The error as it is told: which shard failed, what is kept, how to go on."""
+def _failure(error: Exception, shard: Shard, *, shards: Sequence[Shard], before: int, remote: bool) -> Exception:
+    """Return an error that says which shard failed, what is kept and how to go on."""
     subject = f"{shard.file.stem} (nodes {shard.start} to {shard.stop - 1}) failed"
     if isinstance(error, StoreError | DaskError):
-        kind, reason = type(error), str(error)
+        error_type, reason = type(error), str(error)
     elif isinstance(error, OSError):
-        kind, reason = StoreError, str(error)
+        error_type, reason = StoreError, str(error)
     elif isinstance(error, VCRError) or not remote:
-        return error  # a setting that cannot be met, or a mistake of ours: nothing that another attempt would mend
+        return error  # a setting that cannot be met, or a defect: another attempt would fail too
     elif isinstance(error, CancelledError):
-        subject, kind, reason = "the ranking was cancelled", DaskError, "the scheduler or pool is lost"
+        subject, error_type, reason = "the ranking was cancelled", DaskError, "the scheduler or pool is lost"
     else:
-        kind, reason = DaskError, f"{type(error).__name__}: {error}"
+        error_type, reason = DaskError, f"{type(error).__name__}: {error}"
     kept, total = before + sum(other.file.is_file() for other in shards), before + len(shards)
-    return kind(
+    return error_type(
         f"{subject}: {reason}; {kept} of {total} shards are kept in {shard.file.parent}, and the same command resumes "
         f"with them"
     )

@@ -1,4 +1,4 @@
-"""`TokenStore`: the token lists of all nodes, memory-mapped from a folder, open in milliseconds."""
+"""`TokenStore`: the token lists of all nodes, memory-mapped from a folder."""
 
 from __future__ import annotations
 
@@ -13,19 +13,15 @@ from .lists import TokenLists
 
 FORMAT_VERSION = 1
 KIND = "token store"
-ALWAYS = ("structure", "content")  # kinds that every store has arrays of, with or without tokens
+ALWAYS = ("structure", "content")  # kinds whose arrays every store has, even without tokens
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TokenStore(TokenLists):
-    """The token lists of all nodes. Made by `tokenize`; reopened by `TokenStore.open`.
+    """The token lists of all nodes in a folder, with all that `TokenLists` offers. `tokenize` makes it.
 
     Attributes
     ----------
-    config : dict
-        The settings that made it, and the number of features.
-    arrays : dict
-        Memory-mapped arrays by name; prefer the methods of `TokenLists`.
     path : Path
         The folder.
     identity : dict
@@ -37,19 +33,19 @@ class TokenStore(TokenLists):
 
     @classmethod
     def open(cls, path: str | Path) -> TokenStore:
-        """Open a finished store; refuse one that is unfinished, damaged in form or of another format."""
+        """Open a finished store; refuse one that is unfinished, lacks arrays or rows, or has another format."""
         folder = Path(path)
         if folder.is_dir() and not (folder / MANIFEST).exists() and (folder / "parts").is_dir():
             raise StoreError(
                 f"{folder} is an unfinished token store: run tokenize again with the same settings to resume"
             )
         meta, arrays = open_folder(folder, KIND, FORMAT_VERSION)
-        more = tuple((str(name), bool(left_out)) for name, left_out in meta.get("kinds", ()))
-        missing = {"config", "identity"} - meta.keys()
-        names = [*ALWAYS, *(name for name, _ in more)]
+        more_kinds = tuple((str(name), bool(left_out)) for name, left_out in meta.get("kinds", ()))
+        kinds = [*ALWAYS, *(name for name, _ in more_kinds)]
         if meta.get("config", {}).get("link_tokens"):
-            names.append("links")
-        missing |= {f"{kind}_{part}" for kind in names for part in ("ids", "scores", "assignment")} - arrays.keys()
+            kinds.append("links")
+        missing = {"config", "identity"} - meta.keys()
+        missing |= {f"{kind}_{part}" for kind in kinds for part in ("ids", "scores", "assignment")} - arrays.keys()
         if missing:
             raise StoreError(f"{folder} is damaged: its manifest lacks {', '.join(sorted(missing))}")
         num_nodes = len(arrays["structure_ids"])
@@ -57,21 +53,22 @@ class TokenStore(TokenLists):
             per_node = name.endswith(("_ids", "_scores", "_assignment")) or (name.startswith("hop") and array.ndim == 2)
             if per_node and len(array) != num_nodes:
                 raise StoreError(f"{folder} is damaged: {name} has {len(array)} rows, structure_ids has {num_nodes}")
-        return cls(meta["config"], arrays, more, folder, meta["identity"])
+        return cls(config=meta["config"], arrays=arrays, more_kinds=more_kinds, path=folder, identity=meta["identity"])
 
     def verify(self) -> None:
-        """Read everything once and compare it with its checksum."""
+        """Compare every array with its checksum."""
         verify_folder(self.path)
 
-    def check(self, identity: Mapping[str, str]) -> None:
-        """Refuse to be used for another graph, split or configuration, by name of what differs."""
+    def check(self, identity: Mapping[str, str]) -> TokenStore:
+        """Refuse another graph, split or configuration, and name what differs; otherwise return this store."""
         different = differences(identity, self.identity)
         if different:
             raise StoreError(f"{self.path} belongs to another {', '.join(different)}: tokenize into another folder")
+        return self
 
     @property
     def where(self) -> str:
-        """Return the folder, for messages."""
+        """Return the folder, as error messages name it."""
         return str(self.path)
 
     def __repr__(self) -> str:
