@@ -1,5 +1,6 @@
 """A store opens at once, knows what it belongs to, and notices every changed byte."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -70,3 +71,13 @@ def test_identity(store: TokenStore) -> None:
         StoreError, match="belongs to another graph features, setting hops: tokenize into another folder"
     ):
         store.check({**store.identity, "graph features": "x", "setting hops": "9"})
+
+
+def test_a_store_that_lacks_an_optional_kind_is_damaged(tmp_path: Path) -> None:
+    config = TokenConfig(hops=0, content_tokens=0, link_tokens=2)
+    store = tokenize(graphs.karate_club().with_features("degree"), config=config, out=tmp_path / "tokens")
+    manifest = json.loads((store.path / "manifest.json").read_text())
+    del manifest["arrays"]["links_ids"]
+    (store.path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(StoreError, match="is damaged: its manifest lacks links_ids"):
+        TokenStore.open(store.path)

@@ -13,6 +13,9 @@ CONTENTS = ("auto", "labels", "features", "links")
 SUPER_TOKENS = ("drop", "mean")
 SCORE_TYPES = ("float32", "float16")
 
+# Numbers of tokens that are younger than the first stores; 0 changes nothing and is not stored.
+YOUNGER = ("link_tokens",)
+
 
 @dataclass(frozen=True)
 class TokenConfig:
@@ -70,7 +73,7 @@ class TokenConfig:
 
     def check(self) -> TokenConfig:
         """Refuse values out of range, whatever the graph; `kinds.resolve` compares them with a graph."""
-        for name in ("structure_tokens", "content_tokens", "link_tokens"):
+        for name in ("structure_tokens", "content_tokens", *YOUNGER):
             check_whole(self, "tokens", name, 0)
         check_restart(self.restart)
         check_tolerance(self.tolerance)
@@ -82,5 +85,5 @@ class TokenConfig:
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all settings by name, without `link_tokens` where it is 0: older stores do not have it."""
-        return {name: value for name, value in asdict(self).items() if value or name != "link_tokens"}
+        """Return all settings; one that is younger than the first stores is left out where it changes nothing."""
+        return {name: value for name, value in asdict(self).items() if value or name not in YOUNGER}

@@ -156,6 +156,7 @@ CONTENT: Mapping[str, Kind] = {
     "features": _BY_FEATURES,
     "links": replace(LINKS, name="content", count=_BY_LABELS.count),
 }
+OPTIONAL = (LINKS,)  # kinds that stand in a list only where a setting asks for them
 
 
 def kinds_of(config: TokenConfig) -> tuple[Kind, ...]:
@@ -166,7 +167,7 @@ def kinds_of(config: TokenConfig) -> tuple[Kind, ...]:
     >>> [kind.name for kind in kinds_of(TokenConfig(content="features", link_tokens=2))]
     ['structure', 'content', 'links']
     """
-    return (STRUCTURE, CONTENT[config.content], *((LINKS,) if config.link_tokens else ()))
+    return (STRUCTURE, CONTENT[config.content], *(kind for kind in OPTIONAL if kind.count(config)))
 
 
 def resolve(config: TokenConfig, graph: Graph, train: Train) -> TokenConfig:

@@ -9,6 +9,7 @@ from pathlib import Path
 from ..base.folders import MANIFEST, differences, open_folder, verify_folder
 from ..base.machine import format_bytes
 from ..errors import StoreError
+from .kinds import OPTIONAL
 from .lists import TokenLists
 
 FORMAT_VERSION = 1
@@ -41,9 +42,8 @@ class TokenStore(TokenLists):
             )
         meta, arrays = open_folder(folder, KIND, FORMAT_VERSION)
         more_kinds = tuple((str(name), bool(left_out)) for name, left_out in meta.get("kinds", ()))
-        kinds = [*ALWAYS, *(name for name, _ in more_kinds)]
-        if meta.get("config", {}).get("link_tokens"):
-            kinds.append("links")
+        settings = TokenLists(meta.get("config", {}), arrays).settings
+        kinds = [*ALWAYS, *(kind.name for kind in OPTIONAL if kind.count(settings)), *(name for name, _ in more_kinds)]
         missing = {"config", "identity"} - meta.keys()
         missing |= {f"{kind}_{part}" for kind in kinds for part in ("ids", "scores", "assignment")} - arrays.keys()
         if missing:
