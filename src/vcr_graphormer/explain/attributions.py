@@ -42,7 +42,7 @@ class Attributions:
     shown : bool [m, S]
         False for padding.
     ids, scores : [m, S]
-        The node of each token (-1 for hops and padding, n + s for super node s) and its scalar weight.
+        The node of each token and its scalar weight. The node is -1 for hops and padding, n + s for super node s.
     layout : Layout
         The kind of token at each place of a list.
     """

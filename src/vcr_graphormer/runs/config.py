@@ -56,7 +56,7 @@ def load_config(
     """
     if file is not None and variant != "default":
         raise ConfigError(f"a file says everything: leave out either {file} or variant {variant}")
-    values = read_toml(file) if file is not None else _preset(overrides, options, variant)
+    values = read_toml(file) if file is not None else _preset(overrides, options, variant=variant)
     sections = get_type_hints(Config)
     for section in values:
         if section not in sections:
@@ -73,7 +73,9 @@ def load_config(
     return Config(**{name: build(settings, values.get(name, {}), name) for name, settings in sections.items()})
 
 
-def _preset(overrides: Sequence[str], options: Mapping[str, Mapping[str, Any]] | None, variant: str) -> dict[str, Any]:
+def _preset(
+    overrides: Sequence[str], options: Mapping[str, Mapping[str, Any]] | None, *, variant: str
+) -> dict[str, Any]:
     """Return the preset of the dataset named by options or overrides; the last name counts."""
     name = (options or {}).get("data", {}).get("dataset", DataConfig().dataset)
     for section, key, value in map(parse_override, overrides):

@@ -114,17 +114,11 @@ def train_loaded(
         restarted = _is_restart(Path(out), config)
         if not restarted or not (Path(out) / "config.toml").is_file():  # the last file that `_prepare` writes
             graph, split = load()
-            _check(graph, split, config)
+            _check(graph, split, config=config)
             if tokens is not None:
                 check_tokens(graph, split.train, config.tokens, tokens, kinds)
             _prepare(
-                graph,
-                split,
-                config=config,
-                folder=Path(out),
-                tokens=tokens,
-                force=force or restarted,
-                agents=agents,
+                graph, split, config=config, folder=Path(out), tokens=tokens, force=force or restarted, agents=agents
             )
 
     processes = Processes.join()
@@ -209,7 +203,7 @@ def resume(path: str | Path, device: str = "auto", kinds: Sequence[Kind] = (), *
     return run
 
 
-def _check(graph: Graph, split: Split, config: Config) -> None:
+def _check(graph: Graph, split: Split, *, config: Config) -> None:
     """Refuse data and settings that cannot be trained, before anything is computed or written."""
     if graph.labels is None:
         raise GraphError("the graph has no labels to learn from")

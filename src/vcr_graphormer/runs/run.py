@@ -40,7 +40,7 @@ RUN_VERSION = 1
 SIZES = ("num_features", "num_outputs", "num_labels", "num_nodes")
 # Token lists computed at a time while explaining, at least: small enough for the memory of a laptop and of a GPU.
 _LISTS_AT_ONCE_CPU, _LISTS_AT_ONCE_GPU = 64, 4096
-# Settings that a token store must share with the run whose model reads it.
+# Settings that must be equal in the run and in the token lists that its model reads.
 _LIST_SETTINGS = ("hops", "structure_tokens", "content_tokens", "link_tokens", "super_tokens", "self_loops")
 
 
@@ -175,25 +175,16 @@ class Run:
     @property
     def batch_size(self) -> int:
         """Return the number of nodes computed at a time."""
+        wanted, size = self.config.training.micro_batch, self.config.training.batch_size
         return choose_micro_batch(
-            self.config.training.micro_batch,
-            self.config.training.batch_size,
-            num_tokens=self.store.num_tokens,
-            model=self.config.model,
-            device=self.device,
+            wanted, size, num_tokens=self.store.num_tokens, model=self.config.model, device=self.device
         )
 
     @cached_property
     def inputs(self) -> Inputs:
         """Return the tensors that batches are made from."""
-        return make_inputs(
-            self.graph,
-            self.store,
-            model=self.config.model,
-            train=self.split.train,
-            device=self.device,
-            dtype=self.precision,
-        )
+        model, train = self.config.model, self.split.train
+        return make_inputs(self.graph, self.store, model=model, train=train, device=self.device, dtype=self.precision)
 
     def new_model(self) -> VCRGraphormer:
         """Return an untrained model of this run's sizes."""
@@ -273,15 +264,10 @@ class Run:
         from ..explain.attributions import attribute
         from ..explain.explanation import find_output
 
-        ids, exact = find_nodes(self.graph, nodes), self._exact
+        ids, exact, lists = find_nodes(self.graph, nodes), self._exact, self.lists_at_once
+        column = None if output is None else find_output(self.graph, self.about["num_outputs"], output)
         return attribute(
-            exact.model,
-            exact.inputs,
-            nodes=ids,
-            target=self.target,
-            lists_at_once=self.lists_at_once,
-            column=None if output is None else find_output(self.graph, self.about["num_outputs"], output),
-            progress=progress,
+            exact.model, exact.inputs, ids, target=self.target, lists_at_once=lists, column=column, progress=progress
         )
 
     look = attributions  # the name in the first release
@@ -290,15 +276,8 @@ class Run:
         """Return how the explained output falls as tokens are hidden: by effect, by attention, at random."""
         from ..explain.attributions import faithfulness
 
-        return faithfulness(
-            self._exact.model,
-            self._exact.inputs,
-            attributions=attributions,
-            target=self.target,
-            lists_at_once=self.lists_at_once,
-            most=most,
-            seed=seed,
-        )
+        model, inputs, lists = self._exact.model, self._exact.inputs, self.lists_at_once
+        return faithfulness(model, inputs, attributions, target=self.target, lists_at_once=lists, most=most, seed=seed)
 
     @cached_property
     def _exact(self) -> Run:

@@ -13,10 +13,10 @@ from ..model.config import ModelConfig
 
 _FLOAT_BYTES = 4  # of float32, in which a CPU computes
 _QKV = 3  # query, key and value of all tokens lie in one tensor
-# glibc maps larger tensors anew at each use, and the kernel clears them page by page. On two cores a PubMed step of
-# 2,000 nodes took 13 s in one piece and takes 6.6 s in pieces of this size (docs/log.md, "Speed on a CPU").
+# glibc maps larger tensors anew at each use, and the kernel clears them page by page. A PubMed step on two cores fell
+# from 13 to 6.6 s (docs/log.md, "Speed on a CPU").
 _WIDEST_BYTES = 24 << 20
-# In this order, for lists of 14 to 37 tokens on an H200 a step is 5 to 8 % faster than with cuDNN's or flash attention
+# In order of preference. For 14 to 37 tokens on an H200 this is 5 to 8 % faster than cuDNN's or flash attention
 # (docs/log.md, "Speed on an H200").
 _ATTENTION_KERNELS = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
 
