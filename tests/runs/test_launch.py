@@ -296,7 +296,7 @@ def test_bad_input_is_refused_before_anything_is_written(graph: Graph, split: Sp
 def test_out_of_memory_says_what_to_lower(
     graph: Graph, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: Any) -> None:
+    def fail(*_: Any, **__: Any) -> None:
         raise torch.cuda.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr("vcr_graphormer.training.trainer.Trainer._backward", fail)

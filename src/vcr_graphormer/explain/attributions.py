@@ -1,4 +1,4 @@
-"""Why a node was classified as it was: every token with its score, its attention, and its effect when it is hidden."""
+"""Measure what each token of a node contributes to its prediction: attention, readout weight and effect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..training.devices import memory_advice, within_memory
 
 @dataclass(frozen=True, eq=False)
 class Attributions:
-    """What the model saw in the token lists of some nodes. S tokens each; padding is not shown.
+    """Attention, readout weight and effect of the S tokens of some nodes.
 
     Attributes
     ----------
@@ -31,20 +31,20 @@ class Attributions:
     outputs : float32 [m, c]
         Probabilities, or values for regression.
     column : int64 [m]
-        The output that is explained: the most probable class, or the one asked for.
+        The explained output: the most probable class, or the one the caller chose.
     attention : float32 [m, S]
-        Attention a token receives, averaged over layers, heads and the tokens that look; sums to 1. NaN for a model
-        without encoder layers, which attends to nothing.
+        Attention each token receives, averaged over layers, heads and querying tokens; sums to 1. NaN for a model
+        without encoder layers.
     readout : float32 [m, S]
-        Its weight in the readout.
+        Weight of each token in the readout, the sum that makes one vector of the list.
     effect : float32 [m, S]
-        The explained output less the same with this token hidden: what the token adds to it.
+        The explained output minus the same output with this token hidden.
     shown : bool [m, S]
         False for padding.
     ids, scores : [m, S]
-        The token's node (-1 for hops and padding, n + s for super node s) and its scalar weight.
+        The node of each token and its scalar weight. The node is -1 for hops and padding, n + s for super node s.
     layout : Layout
-        Which token stands where.
+        The kind of token at each place of a list.
     """
 
     nodes: NDArray[np.int64]
@@ -70,13 +70,13 @@ class Attributions:
 
     @property
     def predicted(self) -> NDArray[np.int64]:
-        """The most probable output of each node."""
-        best: NDArray[np.int64] = self.outputs.argmax(1)
-        return best
+        """Return the most probable output of each node."""
+        columns: NDArray[np.int64] = self.outputs.argmax(1)
+        return columns
 
     @property
     def explained(self) -> NDArray[np.float32]:
-        """The explained output of each node."""
+        """Return the explained output of each node."""
         return np.take_along_axis(self.outputs, self.column[:, None], 1)[:, 0]
 
 
@@ -89,44 +89,44 @@ def attribute(
     column: int | None = None,
     progress: Progress | None = None,
 ) -> Attributions:
-    """Read the token lists of some nodes once whole, and once without each token.
+    """Compute the outputs of some nodes with all their tokens, and with each token hidden.
 
     Parameters
     ----------
     lists_at_once
         Token lists computed at a time; every node takes 1 + S of them.
     column
-        Explain this output instead of the most probable one (of the first target for regression).
+        The output to explain; default: the most probable one, for regression the first.
     """
     if not len(nodes):
         raise ConfigError("there are no nodes to explain: the list is empty")
-    parts: list[tuple[Any, ...]] = []
+    batches: list[tuple[Any, ...]] = []
     size = max(1, lists_at_once // (1 + inputs.num_tokens))
     done = 0
     with (
         torch.no_grad(),
         within_memory(inputs.device, memory_advice(size, inputs.num_tokens, model.config.hidden_channels)),
     ):
-        for tokens, mask, batch_nodes in _token_lists(model, inputs, nodes, size):
-            seen = model.look(tokens, mask)
-            outputs = target.output_tensor(seen.logits)
-            chosen = target.task.explained(outputs)
+        for tokens, mask in _token_lists(model, inputs, nodes=nodes, size=size):
+            attended = model.look(tokens, mask)
+            outputs = target.output_tensor(attended.logits)
+            columns = target.task.explained(outputs)
             if column is not None:
-                chosen = torch.full_like(chosen, column)
-            whole = outputs.gather(1, chosen[:, None])  # (batch, 1)
-            shown = torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device) if mask is None else mask
-            hidden = ~torch.eye(tokens.shape[1], dtype=torch.bool, device=tokens.device)
-            without = _masked_outputs(model, tokens, shown[:, None] & hidden, target)  # (batch, tokens, outputs)
-            left = without.gather(2, chosen[:, None, None].expand(-1, tokens.shape[1], 1))[..., 0]
-            effect = torch.where(shown, whole - left, 0.0)
-            attention = _received(seen.attention, shown)
-            weights = seen.readout.float()
-            parts.append(tuple(part.cpu().numpy() for part in (outputs, chosen, attention, weights, effect, shown)))
-            done += len(batch_nodes)
+                columns = torch.full_like(columns, column)
+            whole = outputs.gather(1, columns[:, None])  # (batch, 1)
+            shown = _shown(tokens, mask)
+            masks = shown[:, None] & ~torch.eye(tokens.shape[1], dtype=torch.bool, device=tokens.device)
+            without = _masked_outputs(model, tokens, masks=masks, target=target)  # (batch, tokens, outputs)
+            without = without.gather(2, columns[:, None, None].expand(-1, tokens.shape[1], 1))[..., 0]
+            effect = torch.where(shown, whole - without, 0.0)
+            attention, readout = _received(attended.attention, shown), attended.readout.float()
+            tensors = (outputs, columns, attention, readout, effect, shown)
+            batches.append(tuple(tensor.cpu().numpy() for tensor in tensors))
+            done += len(tokens)
             if progress is not None:
                 progress("explaining", done, len(nodes))
     names = ("outputs", "column", "attention", "readout", "effect", "shown")
-    arrays = {name: np.concatenate(pieces) for name, pieces in zip(names, zip(*parts, strict=True), strict=True)}
+    arrays = {name: np.concatenate(pieces) for name, pieces in zip(names, zip(*batches, strict=True), strict=True)}
     ids, scores = _ids_and_scores(inputs, nodes)
     for kind in inputs.layout.supers:  # numbered across kinds in the inputs, by kind everywhere else
         own = ids[:, inputs.layout.places(kind)]
@@ -135,17 +135,21 @@ def attribute(
 
 
 def _token_lists(
-    model: VCRGraphormer, inputs: Inputs, nodes: NDArray[np.int64], size: int
-) -> Iterator[tuple[Tensor, Tensor | None, Tensor]]:
-    """Projected token lists of the nodes, with their masks."""
+    model: VCRGraphormer, inputs: Inputs, *, nodes: NDArray[np.int64], size: int
+) -> Iterator[tuple[Tensor, Tensor | None]]:
+    """Yield the projected token lists of the nodes and their masks, `size` nodes at a time."""
     order = torch.from_numpy(np.ascontiguousarray(nodes, dtype=np.int64)).to(inputs.home)
     for batch in inputs.batches(order, size):
-        tokens, mask = model.tokens(batch)
-        yield tokens, mask, batch.nodes
+        yield model.tokens(batch)
 
 
-def _masked_outputs(model: VCRGraphormer, tokens: Tensor, masks: Tensor, target: Target) -> Tensor:
-    """Outputs [B, M, c] of each list under each of its masks [B, M, S]."""
+def _shown(tokens: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the mask [B, S]: all true where a list has no padding."""
+    return torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device) if mask is None else mask
+
+
+def _masked_outputs(model: VCRGraphormer, tokens: Tensor, *, masks: Tensor, target: Target) -> Tensor:
+    """Return the outputs [B, M, c] of each list under each of its masks [B, M, S]."""
     count, variants, length = masks.shape
     repeated = tokens.repeat_interleave(variants, 0)
     vectors = model.encode(repeated, masks.reshape(count * variants, length))[0]
@@ -153,20 +157,21 @@ def _masked_outputs(model: VCRGraphormer, tokens: Tensor, masks: Tensor, target:
 
 
 def _received(attention: Tensor, shown: Tensor) -> Tensor:
-    """Mean over layers, heads and shown queries of attention [layers, B, heads, S, S]; NaN without layers."""
+    """Return the mean of attention [layers, B, heads, S, S] over layers, heads and queries; NaN without layers."""
     if not len(attention):
         return torch.full(shown.shape, torch.nan, device=shown.device)
-    looking = shown.float()[:, None, :, None]
-    total = (attention.float().nan_to_num() * looking).sum(3) / looking.sum(2)  # (layers, batch, heads, tokens)
-    return total.mean((0, 2))
+    queries = shown.float()[:, None, :, None]
+    received = (attention.float().nan_to_num() * queries).sum(3) / queries.sum(2)  # (layers, batch, heads, tokens)
+    return received.mean((0, 2))
 
 
 def _ids_and_scores(inputs: Inputs, nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    chosen = torch.from_numpy(nodes).to(inputs.home)
-    neighbours = torch.cat([part[chosen] for part in inputs.ids], 1).cpu().numpy().astype(np.int64)
+    """Return the ids and scores of all tokens [m, S]."""
+    rows = torch.from_numpy(nodes).to(inputs.home)
+    neighbours = torch.cat([ids[rows] for ids in inputs.ids], 1).cpu().numpy().astype(np.int64)
     hops = np.full((len(nodes), inputs.layout.hops), -1)
     ids = np.concatenate([nodes[:, None], hops, neighbours], 1)
-    scores = torch.cat([part[chosen].float() for part in inputs.scores], 1).cpu().numpy()
+    scores = torch.cat([scores[rows].float() for scores in inputs.scores], 1).cpu().numpy()
     own = np.broadcast_to(inputs.own_scores.cpu().numpy(), (len(nodes), inputs.layout.first_neighbour))
     return ids, np.concatenate([own, scores], 1).astype(np.float32)
 
@@ -180,11 +185,11 @@ def faithfulness(
     most: int = 8,
     seed: int = 0,
 ) -> dict[str, list[float]]:
-    """The mean explained output after hiding 0, 1, … `most` tokens of each list, in three orders.
+    """Return the mean explained output after hiding 0, 1, … `most` tokens of each list, in three orders.
 
-    `effect`: largest effect first. `attention`: most attention first, if the model attends. `random`. The node itself
-    stays. If effects are faithful, the first curve falls fastest. Hidden together, tokens may replace one another, so
-    this is not true by definition beyond the first token.
+    The orders are `effect` (largest first), `attention` (most first, if the model has encoder layers) and `random`.
+    The node itself is never hidden. If effects are faithful, the output falls fastest in their order. Only the first
+    token makes it fall by definition: of tokens hidden together, one may have stood in for another.
     """
     random = np.random.default_rng(seed)
     orders = {"effect": attributions.effect}
@@ -196,17 +201,18 @@ def faithfulness(
     size = max(1, lists_at_once // len(steps))
     advice = memory_advice(size, inputs.num_tokens, model.config.hidden_channels)
     with torch.no_grad(), within_memory(inputs.device, advice):
-        place = 0
-        for tokens, mask, nodes in _token_lists(model, inputs, attributions.nodes, size):
-            rows = slice(place, place + len(nodes))
-            place += len(nodes)
-            shown = torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device) if mask is None else mask
-            chosen = torch.from_numpy(attributions.column[rows]).to(tokens.device)[:, None, None]
+        start = 0
+        for tokens, mask in _token_lists(model, inputs, nodes=attributions.nodes, size=size):
+            rows = slice(start, start + len(tokens))
+            start += len(tokens)
+            shown = _shown(tokens, mask)
+            columns = torch.from_numpy(attributions.column[rows]).to(tokens.device)[:, None, None]
             for name, values in orders.items():
                 ranks = np.full(values[rows].shape, len(steps))
                 eligible = np.where(attributions.shown[rows], values[rows], -np.inf)[:, 1:]
                 ranks[:, 1:] = np.argsort(np.argsort(-eligible, axis=1, kind="stable"), axis=1, kind="stable")
                 kept = torch.from_numpy(ranks[:, None] >= steps[:, None]).to(tokens.device)  # (batch, steps, tokens)
-                outputs = _masked_outputs(model, tokens, kept & shown[:, None], target)
-                sums[name] += outputs.gather(2, chosen.expand(-1, len(steps), 1))[..., 0].double().sum(0).cpu().numpy()
+                outputs = _masked_outputs(model, tokens, masks=kept & shown[:, None], target=target)
+                explained = outputs.gather(2, columns.expand(-1, len(steps), 1))[..., 0]
+                sums[name] += explained.double().sum(0).cpu().numpy()
     return {name: (total / max(1, len(attributions.nodes))).tolist() for name, total in sums.items()}

@@ -1,4 +1,4 @@
-"""One node's prediction in words: its tokens with names, distances and labels."""
+"""Describe the prediction of one node: its tokens with names, distances and labels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .distances import hop_distances
 
 @dataclass(frozen=True)
 class Token:
-    """One token of an explained node. None: does not apply."""
+    """One token of an explained node; a field is None where it does not apply."""
 
     kind: str
     hop: int | None
@@ -35,7 +35,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Explanation:
-    """One node's prediction with its tokens, the node itself first, then hops, structure and content neighbours."""
+    """The prediction of one node and its tokens: the node itself, its hops, its neighbours kind by kind."""
 
     node: int
     name: str | None
@@ -46,12 +46,12 @@ class Explanation:
     tokens: tuple[Token, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         return asdict(self)
 
 
 def describe(graph: Graph, attributions: Attributions, row: int, train: NDArray[np.int64], task: str) -> Explanation:
-    """One row of what was attributions at in words: names, distances, training labels."""
+    """Return one row of the attributions with names, distances and training labels."""
     node = int(attributions.nodes[row])
     distances = hop_distances(graph, attributions.nodes[row : row + 1], attributions.ids[row : row + 1])[0]
     is_train = np.isin(attributions.ids[row], train)
@@ -69,7 +69,7 @@ def describe(graph: Graph, attributions: Attributions, row: int, train: NDArray[
                 super_node=token - graph.num_nodes if token >= graph.num_nodes else None,
                 score=float(attributions.scores[row, place]),
                 distance=int(place) if kind == HOP else int(distances[place]) if distances[place] >= 0 else None,
-                # The target's own label is no input of its own prediction and is not shown as one.
+                # The node's own label is not an input of its prediction, so it is not shown.
                 label=label_text(graph, token) if is_node and is_train[place] and place > 0 else None,
                 attention=float(attributions.attention[row, place]) if attends else None,
                 readout=float(attributions.readout[row, place]),
@@ -79,17 +79,25 @@ def describe(graph: Graph, attributions: Attributions, row: int, train: NDArray[
     names = output_names(graph, attributions.outputs.shape[1])
     outputs = {name: float(value) for name, value in zip(names, attributions.outputs[row], strict=True)}
     explained = names[int(attributions.column[row])]
-    return Explanation(node, _name(graph, node), task, outputs, explained, label_text(graph, node), tuple(tokens))
+    return Explanation(
+        node=node,
+        name=_name(graph, node),
+        task=task,
+        outputs=outputs,
+        explained=explained,
+        label=label_text(graph, node),
+        tokens=tuple(tokens),
+    )
 
 
 def output_names(graph: Graph, count: int) -> list[str]:
-    """Names of classes, labels or targets; numbers where there are none."""
+    """Return the names of classes, labels or targets; numbers where they have none."""
     names = graph.class_names
     return list(names[:count]) if names is not None else [str(number) for number in range(count)]
 
 
 def find_output(graph: Graph, count: int, output: Any) -> int:
-    """The column of a class, label or target by name or number."""
+    """Return the column of a class, label or target, given its name or number."""
     names = output_names(graph, count)
     if str(output) in names:
         return names.index(str(output))
@@ -99,7 +107,7 @@ def find_output(graph: Graph, count: int, output: Any) -> int:
 
 
 def label_text(graph: Graph, node: int) -> str | None:
-    """A node's label in words; None where it has none."""
+    """Return the label of a node as text; None if it has none."""
     if graph.labels is None:
         return None
     names = output_names(graph, graph.num_classes)

@@ -1,4 +1,4 @@
-"""A run as one self-contained HTML page: numbers are collected here, everything visible is drawn by the page itself."""
+"""Write a run as one HTML page. Python collects the numbers; the scripts in `templates` draw them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ from ..explain.distances import hop_distances
 from ..explain.explanation import label_text
 from ..runs.run import Run
 from ..tokens.layout import HOP
-from . import numbers as inspection
+from . import numbers
 from .numbers import class_names, sample
 
-SAMPLE = 2000  # nodes in the explorer: for PubMed's lists about 1 MB of the page
-_EVEN, _MEASURED, _REWIRED = 1000, 300, 100  # nodes for averages, for criteria and faithfulness, for the rewiring
-_MOST_VISITS = 2_000_000  # arcs followed for the distances of one node of the explorer
+SAMPLE = 2000  # nodes in the explorer: about 1 MB of the page for the lists of PubMed
+# Nodes for averages, for criteria and faithfulness, and for the rewiring; fewer where a node takes more time.
+_AVERAGED, _MEASURED, _REWIRED = 1000, 300, 100
+_MOST_VISITS = 2_000_000  # arcs followed at most for the distances of one node; beyond, a distance is unknown
+_FAR = 127  # the largest distance that fits into the int8 of the page
 
 
 def write_report(run: Run, file: Path | None = None, nodes: int = SAMPLE, progress: Progress | None = None) -> Path:
@@ -38,14 +40,14 @@ def write_report(run: Run, file: Path | None = None, nodes: int = SAMPLE, progre
 
 
 def write_explanation(run: Run, node: int, transfer: dict[str, Any], file: Path, output: Any = None) -> Path:
-    """Write the page of one node: the node and, one click away, the nodes among its tokens.
+    """Write the page of one node. Its explorer holds the node and the nodes among its tokens.
 
     Parameters
     ----------
     transfer
-        What `describe_rewiring` says of the node.
+        The result of `describe_rewiring` for the node.
     output
-        The class that is explained, for all of them; default: what each is predicted as.
+        The class to explain, for all of these nodes; default: the predicted class of each.
     """
     ids = run.store.neighbours(np.array([node]))[0].astype(np.int64)
     others = np.unique(ids[(ids >= 0) & (ids < run.graph.num_nodes)])
@@ -63,7 +65,7 @@ def write_explanation(run: Run, node: int, transfer: dict[str, Any], file: Path,
 
 
 def render(data: dict[str, Any]) -> str:
-    """The page for what `collect` gave. No text of the data can end its script element."""
+    """Return the page for the data of `collect`. Letters are escaped so that no text can end the script element."""
     from jinja2 import Environment, PackageLoader
     from markupsafe import Markup
 
@@ -75,25 +77,25 @@ def render(data: dict[str, Any]) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """The same with None for NaN and infinity, which JSON has not."""
+    """Replace NaN and infinity by None, for JSON has neither."""
     if isinstance(value, dict):
-        return {key: _finite(part) for key, part in value.items()}
+        return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
+        return [_finite(item) for item in value]
     if isinstance(value, float | np.floating):
         return float(value) if np.isfinite(value) else None
     return value
 
 
 def collect(run: Run, nodes: int = SAMPLE, seed: int = 0, progress: Progress | None = None) -> dict[str, Any]:
-    """Everything the page shows, as plain data."""
+    """Return everything the page shows, as plain data."""
     metrics = run.metrics
     random = np.random.default_rng(seed)
     predicted = run.predict(progress=progress).probabilities
-    # The explorer favours wrong nodes; what is averaged comes from nodes drawn evenly.
-    attributions = run.attributions(_choose(run, predicted, nodes, random), progress=progress)
-    even = run.attributions(sample(np.arange(run.graph.num_nodes), _EVEN, random), progress=progress)
-    measured = sample(run.split.test if len(run.split.test) else even.nodes, _MEASURED, random)
+    # The explorer prefers wrong nodes, so averages need nodes of their own, drawn evenly.
+    explored = run.attributions(_choose(run, predicted, count=nodes, random=random), progress=progress)
+    averaged = run.attributions(sample(np.arange(run.graph.num_nodes), _AVERAGED, random), progress=progress)
+    measured = sample(run.split.test if len(run.split.test) else averaged.nodes, _MEASURED, random)
     data: dict[str, Any] = {
         "title": _dataset(run),
         "created": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
@@ -110,20 +112,20 @@ def collect(run: Run, nodes: int = SAMPLE, seed: int = 0, progress: Progress | N
         "history": {key: [row[key] for row in run.history] for key in ("epoch", "loss", "val_loss", "val")},
         "classes": class_names(run),
         "task": run.task,
-        "averaged": len(even.nodes),
-        "kinds": inspection.by_kind(even),
-        "effects": inspection.effects(run, even),
+        "averaged": len(averaged.nodes),
+        "kinds": numbers.by_kind(averaged),
+        "effects": numbers.effects(run, averaged),
         "faithfulness": run.faithfulness(run.attributions(measured, progress=progress)),
-        "rewiring": inspection.rewiring(run, sample(measured, _REWIRED, random), progress),
-        "criteria": inspection.criteria(run, measured),
-        "stages": inspection.costs(run),
-        "explorer": _explorer(run, attributions, _wrong(run, predicted)),
+        "rewiring": numbers.rewiring(run, sample(measured, _REWIRED, random), progress),
+        "criteria": numbers.criteria(run, measured),
+        "stages": numbers.costs(run),
+        "explorer": _explorer(run, explored, wrong=_wrong(run, predicted)),
     }
-    return data | inspection.correctness(run, predicted)
+    return data | numbers.correctness(run, predicted)
 
 
 def _command(run: Run) -> str:
-    """Train again from what the run folder holds: its graph may have come from anywhere."""
+    """Return a command that trains again from the run folder, which works wherever the graph came from."""
     code = f"run = vcr.Run.open({str(run.path)!r}); vcr.train(run.graph, run.split, run.config, out='again')"
     return f'python -c "import vcr_graphormer as vcr; {code}"'
 
@@ -133,7 +135,7 @@ def _dataset(run: Run) -> str:
 
 
 def _wrong(run: Run, predicted: Any) -> NDArray[np.int64] | None:
-    """Test nodes whose class was not found; None where there are no classes."""
+    """Return the test nodes with a wrong prediction; None if the task has no classes."""
     if not run.target.task.has_classes or run.graph.labels is None:
         return None
     test = run.split.test
@@ -142,13 +144,13 @@ def _wrong(run: Run, predicted: Any) -> NDArray[np.int64] | None:
     return wrong
 
 
-def _choose(run: Run, predicted: Any, count: int, random: np.random.Generator) -> NDArray[np.int64]:
-    """Nodes of the explorer: all where they fit; otherwise the wrong ones of the test part first, half at most."""
+def _choose(run: Run, predicted: Any, *, count: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """Return the nodes of the explorer: all if they fit; else wrong test nodes, at most half, and random others."""
     total = run.graph.num_nodes
     if total <= count:
         return np.arange(total)
-    found = _wrong(run, predicted)
-    wrong = sample(np.empty(0, dtype=np.int64) if found is None else found, count // 2, random)
+    mistakes = _wrong(run, predicted)
+    wrong = sample(np.empty(0, dtype=np.int64) if mistakes is None else mistakes, count // 2, random)
     others = np.setdiff1d(np.arange(total), wrong)
     return np.union1d(wrong, sample(others, count - len(wrong), random))
 
@@ -160,8 +162,8 @@ def _graph(run: Run) -> dict[str, Any]:
     return about | {"homophily": graph.summary().edge_homophily}
 
 
-def _explorer(run: Run, attributions: Attributions, wrong: NDArray[np.int64] | None = None) -> dict[str, Any]:
-    """The token lists of the sample as packed arrays. `wrong`: all wrong test nodes, in the sample or not."""
+def _explorer(run: Run, attributions: Attributions, *, wrong: NDArray[np.int64] | None = None) -> dict[str, Any]:
+    """Return the token lists of the explorer as packed arrays. `wrong` lists all wrong test nodes, shown or not."""
     graph, nodes = run.graph, attributions.nodes
     total = graph.num_nodes
     part = np.zeros(total, dtype=np.uint8)
@@ -173,7 +175,7 @@ def _explorer(run: Run, attributions: Attributions, wrong: NDArray[np.int64] | N
     inside = (attributions.ids >= 0) & (attributions.ids < total)
     token = np.where(inside, attributions.ids, 0)
     token_label = np.where(inside & (part[token] == 1), labels[token], -1)
-    token_label[:, 0] = -1  # the node's own label is no input of its own prediction
+    token_label[:, 0] = -1  # the node's own label is not an input of its prediction
     mentioned = np.unique(token[inside])
     packed: dict[str, NDArray[Any]] = {
         "nodes": nodes.astype("<i4"),
@@ -184,9 +186,9 @@ def _explorer(run: Run, attributions: Attributions, wrong: NDArray[np.int64] | N
         "attention": attributions.attention.astype("<f4"),
         "readout": attributions.readout.astype("<f4"),
         "effect": attributions.effect.astype("<f4"),
-        "distance": np.minimum(hop_distances(graph, nodes, attributions.ids, _MOST_VISITS), 127).astype(np.int8),
+        "distance": np.minimum(hop_distances(graph, nodes, attributions.ids, _MOST_VISITS), _FAR).astype(np.int8),
     }
-    if run.target.task.gives_values:  # the first target: its value instead of a class
+    if run.target.task.gives_values:  # the page shows the value of the first target instead of a class
         packed["value"] = attributions.explained.astype("<f4")
         if graph.labels is not None:
             packed["target"] = np.asarray(graph.labels).reshape(total, -1)[nodes, 0].astype("<f4")

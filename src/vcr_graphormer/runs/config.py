@@ -1,4 +1,4 @@
-"""Settings: TOML sections and `--set section.key=value` → frozen dataclasses. Unknown keys are refused by name."""
+"""`Config`: the settings of a run, read from TOML and from `--set section.key=value`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,19 @@ Section = TypeVar("Section")
 
 @dataclass(frozen=True)
 class Config:
-    """A complete description of a run, one field per TOML section."""
+    """All settings of a run, one field per TOML section.
+
+    Attributes
+    ----------
+    data : DataConfig
+        Where the graph and its split come from.
+    tokens : TokenConfig
+        What is in a token list.
+    model : ModelConfig
+        The transformer that reads a token list.
+    training : TrainConfig
+        How the model is trained.
+    """
 
     data: DataConfig = field(default_factory=DataConfig)
     tokens: TokenConfig = field(default_factory=TokenConfig)
@@ -35,7 +47,7 @@ def load_config(
     options: Mapping[str, Mapping[str, Any]] | None = None,
     variant: str = "default",
 ) -> Config:
-    """Read a TOML file (or the dataset's preset), apply `options[section][key]`, then `section.key=value` texts.
+    """Read a TOML file or the preset of the dataset, then apply `options[section][key]` and `section.key=value`.
 
     >>> load_config(overrides=["data.seed=3"]).data.seed
     3
@@ -44,25 +56,27 @@ def load_config(
     """
     if file is not None and variant != "default":
         raise ConfigError(f"a file says everything: leave out either {file} or variant {variant}")
-    values = read_toml(file) if file is not None else _preset(overrides, options, variant)
-    kinds = get_type_hints(Config)
+    values = read_toml(file) if file is not None else _preset(overrides, options, variant=variant)
+    sections = get_type_hints(Config)
     for section in values:
-        if section not in kinds:
-            raise unknown_name("section", section, kinds)
+        if section not in sections:
+            raise unknown_name("section", section, sections)
         if not isinstance(values[section], dict):
             raise ConfigError(f"{section} is {values[section]!r}; it must be a section: [{section}]")
     for section, given in (options or {}).items():
         values.setdefault(section, {}).update(given)
     for text in overrides:
         section, key, value = parse_override(text)
-        if section not in kinds:
-            raise unknown_name("section", section, kinds)
+        if section not in sections:
+            raise unknown_name("section", section, sections)
         values.setdefault(section, {})[key] = value
-    return Config(**{section: build(kind, values.get(section, {}), section) for section, kind in kinds.items()})
+    return Config(**{name: build(settings, values.get(name, {}), name) for name, settings in sections.items()})
 
 
-def _preset(overrides: Sequence[str], options: Mapping[str, Mapping[str, Any]] | None, variant: str) -> dict[str, Any]:
-    """The preset of the dataset that options or overrides name; the last one counts."""
+def _preset(
+    overrides: Sequence[str], options: Mapping[str, Mapping[str, Any]] | None, *, variant: str
+) -> dict[str, Any]:
+    """Return the preset of the dataset named by options or overrides; the last name counts."""
     name = (options or {}).get("data", {}).get("dataset", DataConfig().dataset)
     for section, key, value in map(parse_override, overrides):
         if (section, key) == ("data", "dataset"):
@@ -71,7 +85,7 @@ def _preset(overrides: Sequence[str], options: Mapping[str, Mapping[str, Any]] |
 
 
 def read_toml(file: str | Path) -> dict[str, Any]:
-    """The tables of a TOML file; a syntax error is reported with its line."""
+    """Return the tables of a TOML file."""
     path = Path(file)
     if not path.is_file():
         raise StoreError(f"{path} does not exist: give a TOML file")
@@ -82,7 +96,7 @@ def read_toml(file: str | Path) -> dict[str, Any]:
 
 
 def parse_override(text: str) -> tuple[str, str, Any]:
-    """Split `section.key=value`; the value is TOML, or a plain text where it is not.
+    """Split `section.key=value`; the value is read as TOML, or as text where it is no TOML.
 
     >>> parse_override("data.seed=3"), parse_override("data.dataset=PubMed")
     (('data', 'seed', 3), ('data', 'dataset', 'PubMed'))
@@ -99,26 +113,27 @@ def parse_override(text: str) -> tuple[str, str, Any]:
 
 def build(kind: type[Section], values: Mapping[str, Any], section: str) -> Section:
     """Make a settings dataclass from a mapping after checking every name and type."""
-    kinds = get_type_hints(kind)
+    types = get_type_hints(kind)
     checked = {}
     for key, value in values.items():
-        if key not in kinds:
-            raise unknown_name(f"key in [{section}]", key, kinds)
-        checked[key] = _check_type(f"{section}.{key}", value, kinds[key])
+        if key not in types:
+            raise unknown_name(f"key in [{section}]", key, types)
+        checked[key] = _check_type(f"{section}.{key}", value, expected=types[key])
     return kind(**checked)
 
 
-def _check_type(name: str, value: Any, kind: type) -> Any:
+def _check_type(name: str, value: Any, *, expected: type) -> Any:
+    """Return the value if it has the expected type; whole numbers become floats where a float is expected."""
     words = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    if expected is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if kind in words and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
-        raise ConfigError(f"{name} is {value!r}; it must be {words[kind]}")
+    if expected in words and (not isinstance(value, expected) or (expected is int and isinstance(value, bool))):
+        raise ConfigError(f"{name} is {value!r}; it must be {words[expected]}")
     return value
 
 
 def to_toml(config: Any) -> str:
-    """Write every setting of a config, defaults included, so that the text alone reproduces it.
+    """Return every setting of a config as TOML, defaults included.
 
     >>> load_config().data == build(DataConfig, tomllib.loads(to_toml(Config()))["data"], "data")
     True
@@ -134,6 +149,6 @@ def to_toml(config: Any) -> str:
 
 def _toml_value(value: Any) -> str:
     if isinstance(value, float):
-        return repr(value)  # inf and nan are written alike, too
-    # JSON escapes texts as TOML does, but for DEL; beyond ASCII it would write surrogates, which TOML refuses.
+        return repr(value)  # Python and TOML write inf and nan alike
+    # JSON escapes text as TOML does, except for DEL. TOML refuses the surrogates that JSON would write beyond ASCII.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

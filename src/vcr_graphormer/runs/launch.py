@@ -1,4 +1,4 @@
-"""`train`: graph and split → run folder; `resume` after an interruption."""
+"""`train` a model on a graph and its split into a run folder; `resume` it after an interruption."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from ..training.trainer import OnEpoch, Trainer
 from .config import Config, to_toml
 from .run import RUN_FILE, RUN_VERSION, Run, versions
 
-SEEDS_FILE = "seeds.toml"  # in a folder of runs, one per seed
+SEEDS_FILE = "seeds.toml"  # the settings of a folder that holds one run per seed
 
 
 class Watched(TypedDict, total=False):
-    """How long work is done and watched.
+    """Number of threads, and functions that are called during long work.
 
     Attributes
     ----------
     threads : int or None
-        For the token lists; default: all cores.
+        Threads that make token lists; default: all cores.
     progress : callable
         Called with (stage, done, total), in the first process only.
     on_epoch : callable
-        Called with each epoch's row of the history, in the first process only.
+        Called with the history row of each epoch, in the first process only.
     """
 
     threads: int | None
@@ -63,25 +63,25 @@ def train(
     kinds: Sequence[Kind] = (),
     **watched: Unpack[Watched],
 ) -> Run:
-    """Compute token lists, train the model on them, and leave a run folder that says everything.
+    """Make token lists, train a model on them, and write all results to a run folder.
 
-    Interrupted at any moment, `resume(out)` continues. The test part is read once, after training. Started by torchrun,
-    its processes train one model together and the first one writes; a restart goes on from the last checkpoint.
+    After an interruption, continue with `resume(out)`. Test labels are read once, after training. Processes that
+    torchrun starts train one model together; the first one writes. A restart continues from the last checkpoint.
 
     Parameters
     ----------
     graph, split
-        Only the first process's are read.
+        Read in the first process only.
     config
         All settings; the data section only describes where the graph came from.
     out
-        The run folder; an existing one is refused unless `force`.
+        The run folder; an existing run is refused unless `force`.
     tokens
         Folder of a token store to use or to make; default: inside the run folder.
     device
         auto, cpu, cuda or cuda:N.
     kinds
-        More kinds of neighbours than the settings name; give them to `resume` too.
+        Kinds of neighbours beside those in the settings; give them to `resume` too.
     **watched
         `threads`, `progress` and `on_epoch`, as in `Watched`.
     """
@@ -108,16 +108,18 @@ def train_loaded(
     kinds: Sequence[Kind] = (),
     **watched: Unpack[Watched],
 ) -> Run:
-    """Train as `train` does, on a graph that the first process alone loads; after a restart by torchrun none does."""
+    """Train like `train`; only the first process calls `load`, and none does after a restart by torchrun."""
 
     def prepare() -> None:
-        own = _is_ours(Path(out), config)
-        if not own or not (Path(out) / "config.toml").is_file():  # the last of what `_prepare` writes
+        restarted = _is_restart(Path(out), config)
+        if not restarted or not (Path(out) / "config.toml").is_file():  # the last file that `_prepare` writes
             graph, split = load()
-            _check(graph, split, config)
+            _check(graph, split, config=config)
             if tokens is not None:
                 check_tokens(graph, split.train, config.tokens, tokens, kinds)
-            _prepare(graph, split, config, folder=Path(out), tokens=tokens, force=force or own, agents=agents)
+            _prepare(
+                graph, split, config=config, folder=Path(out), tokens=tokens, force=force or restarted, agents=agents
+            )
 
     processes = Processes.join()
     with processes.guarded():
@@ -128,11 +130,11 @@ def train_loaded(
         return resume(out, device, kinds, **watched)
 
 
-def _is_ours(folder: Path, config: Config) -> bool:
-    """Whether an earlier attempt of the same torchrun made the run: then it is continued, never another one's.
+def _is_restart(folder: Path, config: Config) -> bool:
+    """Return whether an earlier attempt of this torchrun made the run, so that it may be continued.
 
-    By its agents rather than by its count of restarts, which each agent keeps for itself; and by its settings, for in a
-    container a later torchrun may have the same name.
+    Attempts are known by the names of torchrun's agents, for each agent has its own count of restarts. Settings are
+    compared too: in a container, a later torchrun may have the same name.
     """
     if agent_name() is None or not (folder / RUN_FILE).is_file():
         return False
@@ -145,14 +147,14 @@ def _is_ours(folder: Path, config: Config) -> bool:
 def _prepare(
     graph: Graph,
     split: Split,
-    config: Config,
     *,
+    config: Config,
     folder: Path,
     tokens: str | Path | None,
     force: bool,
     agents: list[str],
 ) -> None:
-    """Leave a run folder that `resume` can go on with."""
+    """Write a run folder that `resume` can train."""
     store = folder / "tokens" if tokens is None else Path(tokens)
     for path in (graph.folder, None if tokens is None else store):
         if path is not None and path.resolve().is_relative_to(folder.resolve()):
@@ -166,13 +168,13 @@ def _prepare(
         "tokens": _pointer(store, folder),
         "fingerprint": graph.fingerprint,
         "task": graph.task,
-        "scale": None if scale is None else [part.tolist() for part in scale],
+        "scale": None if scale is None else [values.tolist() for values in scale],
         **model_sizes(graph),
     }
     if agents:
         about |= {"agents": agents, "process": os.getpid()}
     make_room(folder, force)
-    write_json(folder / RUN_FILE, about)  # first, so that what an interruption leaves is known for a run
+    write_json(folder / RUN_FILE, about)  # first, so that an interrupted folder is recognized as a run
     if graph.folder is None:
         graph.save(folder / "graph")
     split.save(folder / "split.npz")
@@ -181,27 +183,28 @@ def _prepare(
 
 
 def resume(path: str | Path, device: str = "auto", kinds: Sequence[Kind] = (), **watched: Unpack[Watched]) -> Run:
-    """Go on with an interrupted run from its last checkpoint; open a finished one as it is."""
+    """Continue an interrupted run from its last checkpoint, or open a finished one."""
     processes = Processes.join()
     with processes.guarded():
         device = processes.device(device)
-        # The first process opens it first: what is wrong with it is told once.
+        # The first process opens the run before the others, so that an error is reported once.
         run = processes.first(lambda: Run.open(path, device)) or Run.open(path, device)
         if processes.agree(lambda: run.finished):
             return run
         lock = processes.first(lambda: claim(run.path / RUN_FILE))
         try:
-            if not processes.agree(lambda: run.finished):  # by another process, just now
+            if not processes.agree(lambda: run.finished):  # another process may have finished it meanwhile
                 with torch.random.fork_rng(devices=[run.device] if run.device.type == "cuda" else []):
-                    _execute(run, processes, kinds, watched if processes.is_first else {"threads": None})
+                    own = watched if processes.is_first else Watched(threads=None)
+                    _execute(run, processes, kinds=kinds, watched=own)
         finally:
             if lock is not None:
                 lock.close()
     return run
 
 
-def _check(graph: Graph, split: Split, config: Config) -> None:
-    """Find what is wrong before anything is computed or written."""
+def _check(graph: Graph, split: Split, *, config: Config) -> None:
+    """Refuse data and settings that cannot be trained, before anything is computed or written."""
     if graph.labels is None:
         raise GraphError("the graph has no labels to learn from")
     if graph.features is None:
@@ -214,17 +217,17 @@ def _check(graph: Graph, split: Split, config: Config) -> None:
 
 
 def make_room(folder: Path, force: bool) -> None:
-    """An empty folder; what is there already is replaced only if it is a run and only if that was asked for."""
+    """Make an empty folder; with `force`, delete the run that it holds. Other content is refused."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        known = [folder / name for name in (RUN_FILE, SEEDS_FILE) if (folder / name).is_file()]
-        if not known:
+        run_files = [folder / name for name in (RUN_FILE, SEEDS_FILE) if (folder / name).is_file()]
+        if not run_files:
             raise StoreError(f"{folder} exists and is not a run: choose another folder")
         if not force:
             raise StoreError(
                 f"{folder} holds a run already: choose another folder, continue it (train --resume, vcr.resume) or "
                 f"replace it (--force, force=True)"
             )
-        claim(known[0]).close()
+        claim(run_files[0]).close()
         shutil.rmtree(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -233,29 +236,35 @@ def make_room(folder: Path, force: bool) -> None:
 
 
 def _pointer(target: Path, folder: Path) -> str:
-    """How the run names another folder: relative where it lies in or beside the run, so that both can move."""
+    """Return the path of a folder as the run stores it: relative if in or beside the run, so that both can move."""
     target, folder = target.resolve(), folder.resolve()
     near = target.is_relative_to(folder.parent)
     return os.path.relpath(target, folder) if near else str(target)
 
 
-def _execute(run: Run, processes: Processes, kinds: Sequence[Kind], watched: Watched) -> None:
+def _execute(run: Run, processes: Processes, *, kinds: Sequence[Kind], watched: Watched) -> None:
     """Make the token lists, train, predict every node and write the results."""
     clock, progress = [time.perf_counter()], watched.get("progress")
 
     def make_tokens() -> None:
-        settings, threads = run.config.tokens, watched.get("threads")
-        tokenize(run.graph, run.split.train, settings, run.tokens_folder, threads, progress, kinds=kinds)
+        tokenize(
+            run.graph,
+            run.split.train,
+            config=run.config.tokens,
+            out=run.tokens_folder,
+            threads=watched.get("threads"),
+            progress=progress,
+            kinds=kinds,
+        )
 
     processes.first(make_tokens)
-    graph, split, config = run.graph, run.split, run.config
     clock.append(time.perf_counter())
     trainer = Trainer.of(
-        graph,
-        split,
+        run.graph,
+        run.split,
         inputs=run.inputs,
-        model=config.model,
-        training=config.training,
+        model=run.config.model,
+        training=run.config.training,
         folder=run.path,
         processes=processes,
     )
@@ -263,15 +272,15 @@ def _execute(run: Run, processes: Processes, kinds: Sequence[Kind], watched: Wat
     trainer.fit(watched.get("on_epoch"))
     clock.append(time.perf_counter())
     model = trainer.best_model()
-    nodes = np.arange(graph.num_nodes)
-    part = compute(model, run.inputs, nodes[processes.share(len(nodes))], run.batch_size, progress=progress)
-    logits = processes.collect(part, len(nodes))
-    processes.first(lambda: _write_results(run, processes, trainer, logits, clock))
+    nodes = np.arange(run.graph.num_nodes)
+    own = nodes[processes.share(len(nodes))]
+    logits = processes.collect(compute(model, run.inputs, own, run.batch_size, progress=progress), len(nodes))
+    processes.first(lambda: _write_results(run, trainer, logits=logits, clock=clock))
 
 
-def _write_results(run: Run, processes: Processes, trainer: Trainer, logits: Array, clock: list[float]) -> None:
-    """Write weights, predictions and, last, the metrics that make the run a finished one."""
-    graph, split, config, best = run.graph, run.split, run.config, trainer.best
+def _write_results(run: Run, trainer: Trainer, *, logits: Array, clock: list[float]) -> None:
+    """Write weights, predictions and, last, the metrics, which mark the run as finished."""
+    graph, split, config, best, processes = run.graph, run.split, run.config, trainer.best, trainer.processes.size
     save_tensors(run.path / "model.safetensors", best.state, {"best_epoch": best.epoch})
     predicted = run.target.outputs(logits)
     run.wrap(np.arange(graph.num_nodes), predicted).save(run.path / "predictions.npz", overwrite=True)
@@ -290,18 +299,18 @@ def _write_results(run: Run, processes: Processes, trainer: Trainer, logits: Arr
             "epochs": trainer.epoch,
             "best_epoch": best.epoch,
             "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
-            "device": _device_name(run.device) + (f", {processes.size} processes" if processes.size > 1 else ""),
+            "device": _device_name(run.device) + (f", {processes} processes" if processes > 1 else ""),
             "precision": str(run.precision).removeprefix("torch."),
-            # Training in all, across interruptions; the others as this process saw them.
+            # Training time includes that before interruptions; the others are of this process only.
             "timings": {**seconds, "train": round(trainer.seconds, 3)},
             "versions": versions(),
         },
     )
-    shutil.rmtree(run.path / "checkpoint", ignore_errors=True)  # the run is finished: nothing to go on from
+    shutil.rmtree(run.path / "checkpoint", ignore_errors=True)
 
 
 def _without_nan(row: dict[str, float]) -> dict[str, float | None]:
-    """JSON has no NaN: a metric that a part cannot have, such as ROC-AUC of a single class, is null."""
+    """Replace NaN by None, for JSON has no NaN; ROC-AUC of a single class is one such metric."""
     return {name: None if np.isnan(value) else value for name, value in row.items()}
 
 

@@ -1,4 +1,4 @@
-"""`Predictions`: what the model says about nodes, as arrays, `.npz` or `.csv`."""
+"""`Predictions` of a model as arrays, `.npz` or `.csv`; and how to find nodes by id or name."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from ..data.graph import Graph
 from ..data.tasks import TASKS
 from ..errors import ConfigError, GraphError, StoreError
 
+_MOST_NAMES = 5  # similar names in an error
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Predictions:
@@ -26,13 +28,13 @@ class Predictions:
     nodes : int64 [m]
         Node ids.
     probabilities : float32 [m, c]
-        Of each class or label; the values themselves for regression.
+        Probability of each class or label; for regression the values.
     labels : [m] or [m, c]
         The most probable class, the labels with probability 0.5 or more, or the values.
     task : str
-        As in `Graph`.
+        The task, as in `Graph`.
     names, class_names
-        Of nodes and classes, where the graph has them.
+        Names of nodes and classes, if the graph has them.
     """
 
     nodes: NDArray[np.int64]
@@ -43,7 +45,7 @@ class Predictions:
     class_names: tuple[str, ...] | None = None
 
     def save(self, file: str | Path, overwrite: bool = False) -> Path:
-        """Write `.npz` (arrays) or `.csv` (a row per node, names where there are any)."""
+        """Write `.npz` (arrays) or `.csv` (a row per node, with names if there are any)."""
         path = Path(file)
         if path.suffix not in (".npz", ".csv"):
             raise ConfigError(f"{path} must end in .npz or .csv")
@@ -66,14 +68,14 @@ class Predictions:
         count = self.probabilities.shape[1]
         classes = self.class_names or tuple(str(number) for number in range(count))
         word = "value" if TASKS[self.task].gives_values else "probability"
-        decided = ["prediction"] if TASKS[self.task].has_classes else []
+        prediction = ["prediction"] if TASKS[self.task].has_classes else []
         with path.open("w", encoding="utf-8", newline="") as handle:
             writer = csv.writer(handle)
             columns = [f"{word}_{name}" for name in classes[:count]]
-            writer.writerow(["node", *(["name"] if self.names is not None else []), *decided, *columns])
+            writer.writerow(["node", *(["name"] if self.names is not None else []), *prediction, *columns])
             for row, node in enumerate(self.nodes):
                 name = [self.names[row]] if self.names is not None else []
-                label = [classes[int(self.labels[row])]] if decided else []
+                label = [classes[int(self.labels[row])]] if prediction else []
                 writer.writerow([node, *name, *label, *(f"{value:.6g}" for value in self.probabilities[row])])
 
     def __len__(self) -> int:
@@ -84,7 +86,9 @@ class Predictions:
 
 
 def find_nodes(graph: Graph, nodes: Any = None) -> NDArray[np.int64]:
-    """Node ids from ids or names, one or many; None is all nodes. A name wins over an id; `id:7` is always an id.
+    """Return node ids from ids or names, one or many; None is all nodes.
+
+    A text is first looked up as a name, then read as an id; `id:7` is always an id.
 
     >>> find_nodes(Graph.from_edges([[0], [1]], names=["a", "b"]), ["b"])
     array([1])
@@ -106,42 +110,42 @@ def find_nodes(graph: Graph, nodes: Any = None) -> NDArray[np.int64]:
 
 
 def find_node(graph: Graph, node: Any) -> NDArray[np.int64]:
-    """One node by id or name. What is one node's name and another one's id is refused; `id:7` is always an id."""
-    found = find_nodes(graph, node)
-    if len(found) != 1:
-        raise ConfigError(f"explain takes one node, not {len(found)}; attributions takes many")
+    """Return one node by id or name; refuse a number that is the name of one node and the id of another."""
+    ids = find_nodes(graph, node)
+    if len(ids) != 1:
+        raise ConfigError(f"explain takes one node, not {len(ids)}; attributions takes many")
     text = node if isinstance(node, str) else ""
-    if graph.names is not None and text.isdecimal() and int(text) < graph.num_nodes and int(text) != found[0]:
-        raise GraphError(f"{text!r} is the name of node {found[0]} and also an id: give id:{found[0]} or id:{text}")
-    return found
+    if graph.names is not None and text.isdecimal() and int(text) < graph.num_nodes and int(text) != ids[0]:
+        raise GraphError(f"{text!r} is the name of node {ids[0]} and also an id: give id:{ids[0]} or id:{text}")
+    return ids
 
 
 def _similar(name: str, names: list[str]) -> str:
-    """Names that contain the one that was not found."""
-    found = [other for other in names if name and name.casefold() in other.casefold()]
-    if not found:
+    """Return a hint with the names that contain a name."""
+    similar = [other for other in names if name and name.casefold() in other.casefold()]
+    if not similar:
         return " (names with commas: put them into a file, one per line)"
-    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-    return f"; {len(found)} names contain it: {', '.join(map(repr, found[:5]))}{more}"
+    more = f" and {len(similar) - _MOST_NAMES} more" if len(similar) > _MOST_NAMES else ""
+    return f"; {len(similar)} names contain it: {', '.join(map(repr, similar[:_MOST_NAMES]))}{more}"
 
 
-def _as_id(name: str) -> int:
-    """The id a text may stand for where it is no name: `7` or `id:7`; -1 for none."""
-    digits = name.removeprefix("id:")
+def _as_id(text: str) -> int:
+    """Return the id in a text such as `7` or `id:7`; -1 for other texts."""
+    digits = text.removeprefix("id:")
     return int(digits) if digits.isdecimal() else -1
 
 
 def _by_name(graph: Graph, names: list[str]) -> NDArray[np.int64]:
-    """By the nodes' own names; where the graph has none, texts of digits are ids."""
+    """Return the ids of nodes by name; if the graph has no names, texts of digits are ids."""
     if graph.names is None:
         names = [name.removeprefix("id:") for name in names]
         wrong = next((name for name in names if not name.strip().isdecimal()), None)
         if wrong is not None:
             raise GraphError(f"there is no node named {wrong!r}: the nodes have no names, give ids")
         return find_nodes(graph, np.asarray([int(name) for name in names]))
-    places = {str(name): place for place, name in enumerate(graph.names)}
-    found = [places.get(name, _as_id(name)) for name in names]
-    missing = next((name for name, place in zip(names, found, strict=True) if place < 0), None)
+    id_of = {str(name): node for node, name in enumerate(graph.names)}
+    ids = [id_of.get(name, _as_id(name)) for name in names]
+    missing = next((name for name, node in zip(names, ids, strict=True) if node < 0), None)
     if missing is not None:
-        raise GraphError(f"there is no node named {missing!r}{_similar(missing, list(places))}")
-    return find_nodes(graph, np.asarray(found, dtype=np.int64))
+        raise GraphError(f"there is no node named {missing!r}{_similar(missing, list(id_of))}")
+    return find_nodes(graph, np.asarray(ids, dtype=np.int64))

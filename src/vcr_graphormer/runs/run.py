@@ -1,4 +1,4 @@
-"""`Run`: a run folder, to predict, embed and evaluate with."""
+"""`Run`: predict, embed, evaluate and explain with the model in a run folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ..training.inference import compute
 from .config import Config, load_config
 from .predictions import Predictions, find_node, find_nodes
 
-if TYPE_CHECKING:  # explaining is loaded by those who ask for it
+if TYPE_CHECKING:  # imported where needed: predicting must not load the code that explains
     from ..explain.attributions import Attributions
     from ..explain.explanation import Explanation
     from ..explain.rewiring import Transfer
@@ -38,22 +38,26 @@ if TYPE_CHECKING:  # explaining is loaded by those who ask for it
 RUN_FILE = "run.json"
 RUN_VERSION = 1
 SIZES = ("num_features", "num_outputs", "num_labels", "num_nodes")
+# Token lists computed at a time while explaining, at least: small enough for the memory of a laptop and of a GPU.
+_LISTS_AT_ONCE_CPU, _LISTS_AT_ONCE_GPU = 64, 4096
+# Settings that must be equal in the run and in the token lists that its model reads.
+_LIST_SETTINGS = ("hops", "structure_tokens", "content_tokens", "link_tokens", "super_tokens", "self_loops")
 
 
 def versions() -> dict[str, str]:
-    """Of this package and those its numbers depend on."""
-    found = {"vcr-graphormer": __version__}
+    """Return the versions of this package and of those its results depend on."""
+    installed = {"vcr-graphormer": __version__}
     for name in ("torch", "numpy", "scipy", "numba", "pymetis"):
         try:
-            found[name] = version(name)
+            installed[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "unknown"
-    return found
+            installed[name] = "unknown"
+    return installed
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Run:
-    """A run folder. `metrics["test"]` is its result; `predict`, `embed` and `evaluate` work for any nodes.
+    """A run folder: settings, graph, token lists, model and results.
 
     Attributes
     ----------
@@ -62,11 +66,11 @@ class Run:
     config : Config
         All settings.
     about : dict
-        What `run.json` says: where graph and tokens are, sizes of the model.
+        The content of `run.json`: where graph and tokens lie, sizes of the model.
     device : torch.device
-        Where it computes.
+        Device that computes.
     other_graph, other_tokens
-        Another graph than the one it was trained on, and its token lists; see `on`.
+        A graph other than the one it was trained on, and its token lists; see `on`.
     """
 
     path: Path
@@ -78,7 +82,7 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path, device: str = "auto") -> Run:
-        """Open a run folder, finished or not, made on whatever device."""
+        """Open a run folder, finished or not."""
         folder = Path(path)
         if not (folder / RUN_FILE).is_file():
             inside = next((f": give one of its runs, such as {run.parent}" for run in folder.glob(f"*/{RUN_FILE}")), "")
@@ -96,20 +100,20 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether training ended and the results are there."""
+        """Whether training ended and wrote its results."""
         return (self.path / "metrics.json").is_file()
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
         """Return the results: `train`, `val` and `test` of the metric, all `scores`, timings, versions."""
         if self.other_graph is not None:
-            return {}  # they are those of the graph it was trained on
+            return {}  # the results are those of the graph it was trained on
         self.check_finished()
         return read_json(self.path / "metrics.json")
 
     @cached_property
     def history(self) -> list[dict[str, float]]:
-        """One row per epoch: loss, validation loss and metric, learning rate, seconds."""
+        """Return one row per epoch: loss, validation loss and metric, learning rate, seconds."""
         return read_history(self.path / HISTORY)
 
     @cached_property
@@ -128,12 +132,12 @@ class Run:
 
     @cached_property
     def split(self) -> Split:
-        """Training, validation and test nodes."""
+        """Return training, validation and test nodes."""
         return Split.from_files(self.path / "split.npz")
 
     @property
     def tokens_folder(self) -> Path:
-        """Where the token store lies."""
+        """Return the folder of the token store."""
         return self.path / str(self.about["tokens"])
 
     @cached_property
@@ -149,7 +153,7 @@ class Run:
 
     @property
     def precision(self) -> torch.dtype:
-        """Of matrix products on this device."""
+        """Return the type of matrix products on this device."""
         return choose_precision(self.config.training.precision, self.device)
 
     @property
@@ -170,23 +174,25 @@ class Run:
 
     @property
     def batch_size(self) -> int:
-        """Nodes computed at a time."""
-        training, tokens = self.config.training, self.store.num_tokens
-        return choose_micro_batch(training.micro_batch, training.batch_size, tokens, self.config.model, self.device)
+        """Return the number of nodes computed at a time."""
+        wanted, size = self.config.training.micro_batch, self.config.training.batch_size
+        return choose_micro_batch(
+            wanted, size, num_tokens=self.store.num_tokens, model=self.config.model, device=self.device
+        )
 
     @cached_property
     def inputs(self) -> Inputs:
-        """What batches are made from."""
-        store = self.store
-        return make_inputs(self.graph, store, self.config.model, self.split.train, self.device, self.precision)
+        """Return the tensors that batches are made from."""
+        model, train = self.config.model, self.split.train
+        return make_inputs(self.graph, self.store, model=model, train=train, device=self.device, dtype=self.precision)
 
     def new_model(self) -> VCRGraphormer:
-        """A model of this run's sizes with fresh weights."""
+        """Return an untrained model of this run's sizes."""
         return VCRGraphormer(self.config.model, self.store.layout, **{name: self.about[name] for name in SIZES})
 
     @cached_property
     def model(self) -> VCRGraphormer:
-        """The trained model, in evaluation mode."""
+        """Return the trained model, in evaluation mode."""
         self.check_finished()
         file = self.path / "model.safetensors"
         tensors, _ = load_tensors(file)
@@ -199,39 +205,44 @@ class Run:
         return model.to(self.device, self.precision).eval()
 
     def check_finished(self) -> None:
-        """Refuse a run that has no result yet."""
+        """Refuse a run that has no results yet."""
         if not self.finished:
             raise StoreError(f"{self.path} is not finished: continue it with train --resume or vcr.resume")
 
     def predict(self, nodes: Any = None, progress: Progress | None = None) -> Predictions:
-        """Probabilities and decisions for node ids or names; default: all nodes."""
-        chosen = find_nodes(self.graph, nodes)
-        return self.wrap(chosen, self.target.outputs(self._compute(chosen, False, progress)))
+        """Return probabilities and predicted labels of node ids or names; default: all nodes."""
+        ids = find_nodes(self.graph, nodes)
+        return self.wrap(ids, self.target.outputs(self._compute(ids, False, progress=progress)))
 
     def embed(self, nodes: Any = None, progress: Progress | None = None) -> NDArray[np.float32]:
-        """The vectors before the classification head [m, hidden], for node ids or names; default: all nodes."""
-        return self._compute(find_nodes(self.graph, nodes), True, progress)
+        """Return the vectors before the head [m, hidden] of node ids or names; default: all nodes."""
+        return self._compute(find_nodes(self.graph, nodes), True, progress=progress)
 
-    def _compute(self, nodes: NDArray[np.int64], vectors: bool, progress: Progress | None) -> NDArray[np.float32]:
+    def _compute(self, nodes: NDArray[np.int64], vectors: bool, *, progress: Progress | None) -> NDArray[np.float32]:
         size = self.batch_size
-        return compute(self.model, self.inputs, nodes, size, vectors, progress)
+        return compute(self.model, self.inputs, nodes=nodes, batch_size=size, vectors=vectors, progress=progress)
 
     def wrap(self, nodes: NDArray[np.int64], predicted: NDArray[np.float32]) -> Predictions:
-        """Predictions with the names of nodes and classes."""
-        graph = self.graph
-        names = None if graph.names is None else np.asarray(graph.names)[nodes]
-        decided = self.target.task.decide(predicted)
-        return Predictions(nodes, predicted, decided, self.task, names, graph.class_names)
+        """Return predictions with the names of nodes and classes."""
+        names = self.graph.names
+        return Predictions(
+            nodes=nodes,
+            probabilities=predicted,
+            labels=self.target.task.decide(predicted),
+            task=self.task,
+            names=None if names is None else np.asarray(names)[nodes],
+            class_names=self.graph.class_names,
+        )
 
     def evaluate(self, part: str = "test", progress: Progress | None = None) -> dict[str, float]:
-        """Every metric of the task on `train`, `val` or `test`."""
+        """Return every metric of the task on `train`, `val` or `test`."""
         if part not in PARTS:
             raise ConfigError(f"part is {part!r}; it must be {' or '.join(PARTS)}")
         nodes = getattr(self.split, part)
         return self.score(self.predict(nodes, progress).probabilities, nodes)
 
     def score(self, predicted: NDArray[np.float32], nodes: NDArray[np.int64]) -> dict[str, float]:
-        """Every metric of the task for predictions of these nodes."""
+        """Return every metric of the task for predictions of these nodes."""
         if self.graph.labels is None or self.graph.task != self.task:
             raise GraphError(f"the graph has no labels to compare the predictions of this {self.task} with")
         labels = np.asarray(self.graph.labels)[nodes]
@@ -239,37 +250,38 @@ class Run:
         return {metric: measure(metric, predicted, labels, task) for metric in task.metrics}
 
     def explain(self, node: Any, output: Any = None) -> Explanation:
-        """Why one node, by id or name, got its prediction: every token with its attention and effect.
+        """Explain the prediction of one node, given by id or name: attention and effect of every token.
 
-        `output` explains another class (its name or number) than the predicted one.
+        `output` is the class to explain, by name or number; default: the predicted one.
         """
         from ..explain.explanation import describe
 
-        chosen = find_node(self.graph, node)
-        return describe(self.graph, self.attributions(chosen, output), 0, self.split.train, self.task)
+        attributions = self.attributions(find_node(self.graph, node), output)
+        return describe(self.graph, attributions, row=0, train=self.split.train, task=self.task)
 
     def attributions(self, nodes: Any = None, output: Any = None, progress: Progress | None = None) -> Attributions:
         """Return attention, readout weight and effect of every token of some nodes, as arrays; default: all nodes."""
         from ..explain.attributions import attribute
         from ..explain.explanation import find_output
 
-        chosen, exact = find_nodes(self.graph, nodes), self._exact
+        ids, exact, lists = find_nodes(self.graph, nodes), self._exact, self.lists_at_once
         column = None if output is None else find_output(self.graph, self.about["num_outputs"], output)
-        return attribute(exact.model, exact.inputs, chosen, self.target, self.lists_at_once, column, progress)
+        return attribute(
+            exact.model, exact.inputs, ids, target=self.target, lists_at_once=lists, column=column, progress=progress
+        )
 
-    look = attributions  # its name in the first release
+    look = attributions  # the name in the first release
 
     def faithfulness(self, attributions: Attributions, most: int = 8, seed: int = 0) -> dict[str, list[float]]:
         """Return how the explained output falls as tokens are hidden: by effect, by attention, at random."""
         from ..explain.attributions import faithfulness
 
-        exact = self._exact
-        how = {"lists_at_once": self.lists_at_once, "most": most, "seed": seed}
-        return faithfulness(exact.model, exact.inputs, attributions, self.target, **how)
+        model, inputs, lists = self._exact.model, self._exact.inputs, self.lists_at_once
+        return faithfulness(model, inputs, attributions, target=self.target, lists_at_once=lists, most=most, seed=seed)
 
     @cached_property
     def _exact(self) -> Run:
-        """Return the same run in float32: of effects of 1e-4, bfloat16 would show rounding."""
+        """Return the same run in float32, for effects may be 1e-4, below the precision of bfloat16."""
         if self.precision == torch.float32:
             return self
         return replace(self, config=replace(self.config, training=replace(self.config.training, precision="float32")))
@@ -280,39 +292,48 @@ class Run:
         Parameters
         ----------
         nodes
-            Nodes in the token explorer at most.
+            Largest number of nodes in the token explorer.
         """
-        from .. import write_report  # by its public name: the page is a room below this one
+        from .. import write_report  # by its public name, for a room must not import the rooms below it
 
         return write_report(self, None if file is None else Path(file), nodes, progress)
 
     def rewiring(self, nodes: Any, k: int = 10) -> dict[str, list[Transfer]]:
-        """What the super nodes of each kind do to the PageRank of some nodes, exactly (Theorem 2).
+        """Return how the super nodes of each kind change the PageRank of some nodes, computed exactly (Theorem 2).
 
-        As in the token lists, a training node's own edge to its label's super node is left out where that was asked.
+        The token lists may leave out a training node's own edge to the super node of its label; then so does this.
         """
         from ..explain.rewiring import mass_transfer
 
-        chosen, restart = find_nodes(self.graph, nodes), self.config.tokens.restart
+        ids = find_nodes(self.graph, nodes)
         return {
             kind: mass_transfer(
-                self.graph, made, chosen, restart, k, self.store.leaves_out(kind), self.store.ids(kind)[chosen]
+                self.graph,
+                connections,
+                nodes=ids,
+                restart=self.config.tokens.restart,
+                k=k,
+                leave_out=self.store.leaves_out(kind),
+                tokens=self.store.ids(kind)[ids],
             )
-            for kind, made in self.store.connections().items()
+            for kind, connections in self.store.connections().items()
         }
 
     @property
     def lists_at_once(self) -> int:
-        """Token lists computed at a time while explaining."""
-        return max(self.batch_size, 64 if self.device.type == "cpu" else 4096)
+        """Return the number of token lists computed at a time while explaining."""
+        return max(self.batch_size, _LISTS_AT_ONCE_CPU if self.device.type == "cpu" else _LISTS_AT_ONCE_GPU)
 
     def on(self, graph: Graph, tokens: TokenStore) -> Run:
-        """The same model on another graph with the same features and classes, for example a later version of it."""
+        """Return a run with the same model on another graph, for example a later version of its own.
+
+        The graph must have the same features and classes, and its token lists the same layout.
+        """
         if graph.num_features != self.about["num_features"]:
             raise GraphError(
                 f"the graph has {graph.num_features} features but the model was trained on {self.about['num_features']}"
             )
-        for name in ("hops", "structure_tokens", "content_tokens", "link_tokens", "super_tokens", "self_loops"):
+        for name in _LIST_SETTINGS:
             if getattr(tokens.settings, name) != getattr(self.config.tokens, name):
                 raise StoreError(
                     f"{tokens.path} was made with tokens.{name} = {getattr(tokens.settings, name)}, the model was "
@@ -332,5 +353,5 @@ class Run:
     def __repr__(self) -> str:
         if not self.finished:
             return f"Run({self.path}: not finished, {len(self.history)} epochs)"
-        found = ", ".join(f"{part} {self.metrics[part]:.4f}" for part in PARTS)
-        return f"Run({self.path}: {self.metrics['dataset']}, {self.metrics['metric']} {found})"
+        values = ", ".join(f"{part} {self.metrics[part]:.4f}" for part in PARTS)
+        return f"Run({self.path}: {self.metrics['dataset']}, {self.metrics['metric']} {values})"

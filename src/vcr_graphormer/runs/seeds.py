@@ -1,4 +1,4 @@
-"""`train_seeds`: the same training with several seeds, its mean and deviation."""
+"""`train_seeds`: train with several seeds and summarize the results."""
 
 from __future__ import annotations
 
@@ -31,43 +31,44 @@ def train_seeds(
     on_run: Callable[[int, Run], None] | None = None,
     **watched: Unpack[Watched],
 ) -> dict[str, Any]:
-    """Train with split and training seeds 0 … seeds - 1; keep every run, write mean and deviation to `summary.json`.
+    """Train with split and training seeds 0 … seeds - 1; write mean and standard deviation to `summary.json`.
 
-    Called again with the same folder and settings it goes on where it was. `on_run` is called with each seed's run.
+    Called again with the same folder and settings, it continues. `on_run` is called with each seed and its run.
     """
     if seeds < 1:
         raise ConfigError(f"seeds is {seeds}; it must be 1 or more")
     if Processes.join().size > 1:
         raise ConfigError("several seeds are trained one after another in one process, not under torchrun")
     folder = Path(out)
-    started = folder / SEEDS_FILE
-    if not started.is_file() or force:
+    settings_file = folder / SEEDS_FILE
+    if not settings_file.is_file() or force:
         load_labelled(config.data)  # before anything is written or replaced
         make_room(folder, force)
-        with replace_file(started) as temporary:
+        with replace_file(settings_file) as temporary:
             temporary.write_text(to_toml(config), encoding="utf-8")
-    elif started.read_text(encoding="utf-8") != to_toml(config):
+    elif settings_file.read_text(encoding="utf-8") != to_toml(config):
         raise StoreError(f"{folder} holds runs with other settings: choose another folder, or replace them (--force)")
-    runs = []
+    results = []
     for seed in range(seeds):
-        run = _train_seed(config, seed, folder, device, watched)
+        run = _train_seed(config, seed, folder=folder, device=device, watched=watched)
         if on_run is not None:
             on_run(seed, run)
-        runs.append(run.metrics)
-    summary: dict[str, Any] = {"dataset": runs[0]["dataset"], "metric": runs[0]["metric"], "seeds": list(range(seeds))}
+        results.append(run.metrics)
+    first = results[0]
+    summary: dict[str, Any] = {"dataset": first["dataset"], "metric": first["metric"], "seeds": list(range(seeds))}
     for part in PARTS:
-        values = [metrics[part] for metrics in runs]
-        spread = float(np.std(values, ddof=1)) if seeds > 1 else 0.0
-        summary[part] = {"mean": float(np.mean(values)), "std": spread, "values": values}
+        values = [metrics[part] for metrics in results]
+        deviation = float(np.std(values, ddof=1)) if seeds > 1 else 0.0
+        summary[part] = {"mean": float(np.mean(values)), "std": deviation, "values": values}
     write_json(folder / "summary.json", summary)
     return summary
 
 
-def _train_seed(config: Config, seed: int, folder: Path, device: str, watched: Watched) -> Run:
-    """Return one seed's run: opened if finished, continued if begun, made otherwise; all share one saved graph."""
-    target = folder / f"seed-{seed}"
-    if (target / RUN_FILE).is_file():
-        return resume(target, device, **watched)
+def _train_seed(config: Config, seed: int, *, folder: Path, device: str, watched: Watched) -> Run:
+    """Return the run of one seed: open, continue or train it. All seeds use one saved graph."""
+    run_folder = folder / f"seed-{seed}"
+    if (run_folder / RUN_FILE).is_file():
+        return resume(run_folder, device, **watched)
     published = config.data.split == "published"
     data = config.data if published else replace(config.data, seed=seed)
     settings = replace(config, data=data, training=replace(config.training, seed=seed))
@@ -77,6 +78,6 @@ def _train_seed(config: Config, seed: int, folder: Path, device: str, watched: W
         graph.save(saved)
     elif Graph.open(saved).fingerprint != graph.fingerprint:
         raise StoreError(f"the data of {folder} has changed since its first run: choose another folder, or --force")
-    if target.is_dir():
-        shutil.rmtree(target)  # begun, but killed before it could be continued
-    return train(Graph.open(saved), split, settings, target, device=device, **watched)
+    if run_folder.is_dir():
+        shutil.rmtree(run_folder)  # killed before `run.json` was written
+    return train(Graph.open(saved), split, settings, run_folder, device=device, **watched)

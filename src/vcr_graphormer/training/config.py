@@ -1,4 +1,4 @@
-"""`TrainConfig`: the section `[training]`, readable without importing torch; and the schedule of the learning rate."""
+"""`TrainConfig`, the section `[training]`, and the learning-rate schedule; neither imports torch."""
 
 from __future__ import annotations
 
@@ -16,29 +16,67 @@ METRICS = tuple(dict.fromkeys(metric for task in TASKS.values() for metric in so
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How the model is trained: section `[training]`."""
+    """How the model is trained: section `[training]`.
 
-    epochs: int = setting(200, "passes over the training nodes at most")
+    Attributes
+    ----------
+    epochs : int
+        Largest number of passes over the training nodes.
+    batch_size : int
+        Nodes per step.
+    micro_batch : int
+        Nodes of a step computed at a time, to save memory. 0 chooses a number that suits the machine.
+    learning_rate, final_learning_rate : float
+        Highest learning rate, after warm-up, and lowest, at the end.
+    schedule : str
+        How the rate falls after warm-up: `linear`, `cosine` or `constant`.
+    warmup_steps : int
+        Steps in which the rate rises from 0 to the highest.
+    decay_steps : int
+        Step at which the rate is lowest; 0 is the last step of the last epoch.
+    weight_decay : float
+        Weight decay of AdamW.
+    label_smoothing : float
+        Fraction of each class label that is spread over all classes.
+    gradient_clip : float
+        Largest norm of the gradient of a step; 0 sets no limit.
+    patience : int
+        Epochs without a better validation metric after which training stops.
+    metric : str
+        Validation metric that chooses the best epoch; `auto` is the first metric of the task.
+    average : float
+        Decay of the moving average of the weights, which is then evaluated and kept; 0 keeps the weights themselves.
+    precision : str
+        Type of matrix products: `float32`, `bfloat16`, or `auto`, which is bfloat16 on a GPU that has it.
+    compile : bool
+        Whether to compile the step on a GPU.
+    checkpoint_every : int
+        Epochs between checkpoints; 0 writes none, except after Ctrl-C.
+    seed : int
+        Seed of the first weights, the order of nodes and dropout.
+    """
+
+    epochs: int = setting(200, "largest number of passes over the training nodes")
     batch_size: int = setting(500, "nodes per step")
-    micro_batch: int = setting(0, "nodes of a step computed at a time, for memory; 0 suits the machine")
-    learning_rate: float = setting(1e-3, "peak of the schedule")
-    final_learning_rate: float = setting(1e-4, "floor of the schedule")
+    micro_batch: int = setting(0, "nodes of a step computed at a time, to save memory; 0: chosen for the machine")
+    learning_rate: float = setting(1e-3, "highest learning rate, after warm-up")
+    final_learning_rate: float = setting(1e-4, "lowest learning rate, at the end")
     schedule: str = setting("linear", "how the rate falls after warm-up: linear, cosine or constant")
-    warmup_steps: int = setting(100, "steps from 0 to the peak")
-    decay_steps: int = setting(0, "step at which the floor is reached; 0 is the last step of the last epoch")
-    weight_decay: float = setting(1e-5, "of AdamW")
-    label_smoothing: float = setting(0.0, "share of a class label spread over all classes")
-    gradient_clip: float = setting(1.0, "largest norm of a step's gradient; 0 is no limit")
+    warmup_steps: int = setting(100, "steps in which the rate rises from 0 to the highest")
+    decay_steps: int = setting(0, "step at which the rate is lowest; 0: the last step of the last epoch")
+    weight_decay: float = setting(1e-5, "weight decay of AdamW")
+    label_smoothing: float = setting(0.0, "fraction of each class label that is spread over all classes")
+    gradient_clip: float = setting(1.0, "largest norm of the gradient of a step; 0: no limit")
     patience: int = setting(50, "epochs without a better validation metric after which training stops")
-    metric: str = setting("auto", "what validation is judged by: accuracy, macro_f1, roc_auc, mae, rmse")
-    average: float = setting(0.0, "decay of the moving average of weights that is evaluated and kept; 0 is off")
-    precision: str = setting("auto", "float32, bfloat16, or auto: bfloat16 on a GPU that has it")
+    metric: str = setting("auto", "metric that chooses the best epoch: accuracy, macro_f1, roc_auc, mae, rmse")
+    average: float = setting(0.0, "decay of the moving average of weights, which is evaluated and kept; 0: off")
+    precision: str = setting("auto", "type of products: float32, bfloat16; auto: bfloat16 on a GPU that has it")
     compile: bool = setting(False, "compile the step on a GPU: 10 to 20 s once, then a sixth faster")
-    checkpoint_every: int = setting(10, "epochs between checkpoints; 0 writes none")
-    seed: int = setting(0, "seed of weights, order and dropout")
+    checkpoint_every: int = setting(10, "epochs between checkpoints; 0: none")
+    seed: int = setting(0, "seed of the first weights, the order of nodes and dropout")
 
     def check(self, task: str = "classification") -> TrainConfig:
-        """Refuse values out of range, and those that mean nothing for the task."""
+        """Refuse values that are out of range or do not apply to the task."""
         for name, least in (("epochs", 1), ("batch_size", 1), ("patience", 1)):
             check_whole(self, "training", name, least)
         for name in ("micro_batch", "warmup_steps", "decay_steps", "checkpoint_every"):
@@ -61,7 +99,9 @@ class TrainConfig:
 
 
 def learning_rate(step: int, last: int, config: TrainConfig) -> float:
-    """The rate of step 1, 2, …: linear warm-up to the peak, then down to the floor at `decay_steps`, flat from there.
+    """Return the learning rate of step 1, 2, …, where `last` is the last step of the last epoch.
+
+    The rate rises linearly to its peak, falls by the schedule until `decay_steps`, then stays.
 
     >>> paper = TrainConfig(learning_rate=1e-3, final_learning_rate=1e-4, warmup_steps=400, decay_steps=1000)
     >>> [round(learning_rate(step, 9999, paper), 6) for step in (1, 400, 700, 1000, 5000)]

@@ -12,18 +12,17 @@ if TYPE_CHECKING:
 
 
 class CapturedStep:
-    """A whole step recorded as a CUDA graph and replayed: no time goes into launching its hundreds of kernels.
+    """`Trainer.take_step` recorded as a CUDA graph, which saves the time to launch its hundreds of kernels.
 
-    Only for full batches whose inputs lie on the GPU, whose shapes are then always the same, and for one process: the
-    sum of gradients over several is not recorded. `Trainer.take_step` is what is recorded, and what runs wherever this
-    does not.
+    It needs full batches of inputs on the GPU, so that all shapes stay the same, and a single process. All other steps
+    call `Trainer.take_step` itself.
     """
 
-    WARM_UP = 3  # steps taken one by one first: they fill caches and make the optimizer's state
+    WARM_UP = 3  # ordinary steps before recording, which make the optimizer's state; PyTorch's CUDA graph notes use 3
 
     @classmethod
     def possible(cls, trainer: Trainer, nodes: Tensor) -> bool:
-        """Whether a step with these nodes can be replayed."""
+        """Return whether a step with these nodes can be recorded and replayed."""
         inputs = trainer.inputs
         dense = all(isinstance(matrix, Tensor) for matrix in (*inputs.sources, *inputs.hops))
         return (
@@ -42,7 +41,7 @@ class CapturedStep:
             self.loss = trainer.take_step(trainer.inputs.batch(self.nodes), self.labels)
 
     def __call__(self, nodes: Tensor, labels: Tensor) -> Tensor:
-        """Replay the step with other nodes; the returned loss is overwritten by the next call."""
+        """Replay the step with other nodes; the next call overwrites the returned loss."""
         self.nodes.copy_(nodes)
         self.labels.copy_(labels)
         self.graph.replay()

@@ -1,4 +1,4 @@
-"""Devices, precision and memory: where a model computes, and how much at a time."""
+"""Choose device, precision and the number of nodes computed at a time."""
 
 from __future__ import annotations
 
@@ -11,9 +11,18 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from ..errors import ConfigError
 from ..model.config import ModelConfig
 
+_FLOAT_BYTES = 4  # of float32, in which a CPU computes
+_QKV = 3  # query, key and value of all tokens lie in one tensor
+# glibc maps larger tensors anew at each use, and the kernel clears them page by page. A PubMed step on two cores fell
+# from 13 to 6.6 s (docs/log.md, "Speed on a CPU").
+_WIDEST_BYTES = 24 << 20
+# In order of preference. For 14 to 37 tokens on an H200 this is 5 to 8 % faster than cuDNN's or flash attention
+# (docs/log.md, "Speed on an H200").
+_ATTENTION_KERNELS = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
+
 
 def find_device(name: str = "auto") -> torch.device:
-    """The device of that name, if this machine has it; `auto` is the first GPU, or else the CPU.
+    """Return the device of that name if this machine has it; `auto` is the first GPU, or else the CPU.
 
     >>> find_device("cpu")
     device(type='cpu')
@@ -27,13 +36,13 @@ def find_device(name: str = "auto") -> torch.device:
     if device.type not in ("cpu", "cuda") or (device.type == "cpu" and device.index):
         raise ConfigError(f"device is {name!r}; it must be auto, cpu, cuda or cuda:N")
     if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
-        found = f"{torch.cuda.device_count()} GPUs" if torch.cuda.is_available() else "no GPU that torch can use"
-        raise ConfigError(f"device is {name!r} but this machine has {found}: use --device cpu or auto")
+        gpus = f"{torch.cuda.device_count()} GPUs" if torch.cuda.is_available() else "no GPU that torch can use"
+        raise ConfigError(f"device is {name!r} but this machine has {gpus}: use --device cpu or auto")
     return device
 
 
 def choose_precision(name: str, device: torch.device) -> torch.dtype:
-    """The type of matrix products: `auto` is bfloat16 on a GPU that has it, float32 elsewhere."""
+    """Return the type of matrix products; `auto` is bfloat16 on a GPU that has it, float32 elsewhere."""
     if name == "auto":
         return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
     return torch.bfloat16 if name == "bfloat16" else torch.float32
@@ -41,12 +50,10 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
 
 @contextmanager
 def within_memory(device: torch.device, advice: str) -> Iterator[None]:
-    """Out of memory becomes an error that says what to lower; attention takes the kernel that suits short lists."""
+    """Turn out of memory into an error with advice; on a GPU, prefer the attention kernel for short lists."""
     try:
         if device.type == "cuda":
-            # For lists of 14 to 37 tokens on an H200 the step is 5 to 8 % faster than with cuDNN's or flash attention.
-            kernels = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
-            with sdpa_kernel(kernels, set_priority=True):
+            with sdpa_kernel(_ATTENTION_KERNELS, set_priority=True):
                 yield
         else:
             yield
@@ -59,7 +66,7 @@ def within_memory(device: torch.device, advice: str) -> Iterator[None]:
 
 
 def memory_advice(batch_size: int, num_tokens: int, hidden: int) -> str:
-    """What to lower, with the values in use."""
+    """Return which settings to lower, with their values."""
     return (
         f"lower training.batch_size ({batch_size}), the tokens per node ({num_tokens}: tokens.structure_tokens, "
         f"tokens.content_tokens, tokens.hops) or model.hidden_channels ({hidden}); memory grows with their product"
@@ -67,14 +74,13 @@ def memory_advice(batch_size: int, num_tokens: int, hidden: int) -> str:
 
 
 def choose_micro_batch(wanted: int, batch_size: int, num_tokens: int, model: ModelConfig, device: torch.device) -> int:
-    """Nodes computed at a time: all of a batch on a GPU, on a CPU as many as keep the widest tensor below 24 MiB.
+    """Return how many nodes to compute at a time: `wanted`, or if that is 0, as many as suit the device.
 
-    Larger tensors are mapped anew each time and cleared page by page by the kernel: PubMed with batches of 2,000 took
-    13 s a step on two cores in one piece and takes 6.5 in pieces, in a tenth of the memory.
+    That is the whole batch on a GPU; on a CPU as many as keep the widest tensor within 24 MiB.
     """
     if wanted:
         return min(wanted, batch_size)
     if device.type != "cpu":
         return batch_size
-    widest = 4 * num_tokens * model.hidden_channels * max(3, model.feedforward)
-    return max(1, min(batch_size, (24 << 20) // widest))
+    bytes_per_node = _FLOAT_BYTES * num_tokens * model.hidden_channels * max(_QKV, model.feedforward)
+    return max(1, min(batch_size, _WIDEST_BYTES // bytes_per_node))

@@ -1,4 +1,4 @@
-"""Trained model and nodes → logits or vectors, in batches of bounded memory."""
+"""Compute logits or vectors of nodes, batch by batch."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from ..model.batches import Inputs
 from ..model.transformer import VCRGraphormer
 from .devices import memory_advice, within_memory
 
+# All rows are projected once if they need no more memory than the tokens of this many batches. Chosen, not measured.
+_BATCHES_PROJECTED = 4
+
 
 @torch.no_grad()
 def compute(
@@ -22,28 +25,23 @@ def compute(
     vectors: bool = False,
     progress: Progress | None = None,
 ) -> NDArray[np.float32]:
-    """Logits [m, c] of the nodes, or with `vectors` their representations [m, h].
-
-    Where all rows projected take no more memory than a few batches, they are projected once for all.
-    """
+    """Return the logits [m, c] of some nodes, or with `vectors` the vectors before the head [m, h]."""
     was_training = model.training
     model.eval()
     order = torch.from_numpy(np.ascontiguousarray(nodes, dtype=np.int64))
     width = model.config.hidden_channels
-    once = not inputs.streamed and inputs.num_nodes <= 4 * batch_size * inputs.num_tokens
+    once = not inputs.streamed and inputs.num_nodes <= _BATCHES_PROJECTED * batch_size * inputs.num_tokens
     result: Tensor | None = None
     done = 0
     try:
         with within_memory(inputs.device, memory_advice(batch_size, inputs.num_tokens, width)):
-            projected = None
-            if once:
-                projected = model.project_rows(inputs.sources, inputs.super_rows)
+            projected = model.project_rows(inputs.sources, inputs.super_rows) if once else None
             for batch in inputs.batches(order.to(inputs.home), batch_size, with_rows=not once):
-                part = model.represent(batch, projected) if vectors else model(batch, projected)
+                rows = model.represent(batch, projected) if vectors else model(batch, projected)
                 if result is None:
-                    result = torch.empty(len(order), part.shape[1], dtype=torch.float32)
-                result[done : done + len(part)] = part
-                done += len(part)
+                    result = torch.empty(len(order), rows.shape[1], dtype=torch.float32)
+                result[done : done + len(rows)] = rows
+                done += len(rows)
                 if progress is not None:
                     progress("inference", done, len(order))
     finally:

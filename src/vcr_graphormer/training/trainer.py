@@ -1,4 +1,4 @@
-"""The training loop: steps, schedule, early stop with a copied best state, checkpoints to resume from."""
+"""`Trainer`: the training loop with its schedule, early stopping and checkpoints."""
 
 from __future__ import annotations
 
@@ -36,14 +36,18 @@ from .processes import Processes
 
 OnEpoch = Callable[[dict[str, float]], None]
 CHECKPOINT = "checkpoint/last.safetensors"
+# The decay of the average is at most (1 + step) / (10 + step), as in TensorFlow's ExponentialMovingAverage. Early
+# weights are forgotten faster, or the random start would stay in the average for long.
+_AVERAGE_WARM_UP = 10
+_SEED_STEP = 1_000_003  # more than a training has epochs: no two pairs of seed and epoch give the same order
 
 
 @dataclass
 class Best:
     """The epoch with the best validation metric so far, and a copy of its weights.
 
-    At equal metric the lower validation loss is the better epoch; `improved` is the last epoch with a better metric,
-    from which patience counts.
+    Of epochs with the same metric, the one with the lower validation loss is better. Patience counts from `improved`,
+    the last epoch with a better metric.
     """
 
     epoch: int = 0
@@ -55,27 +59,27 @@ class Best:
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Nodes with the labels the loop may see: class ids, label rows (-1 unknown) or targets [m, t] (NaN unknown)."""
+    """Nodes and their labels: class ids, label rows (-1: unknown) or target values [m, t] (NaN: unknown)."""
 
     nodes: NDArray[np.int64]
     labels: Array
 
 
 class Trainer:
-    """One training: its model, optimizer and best state, epoch after epoch, in memory or with a run folder.
+    """One training: model, optimizer, best weights and history.
 
     Parameters
     ----------
     model
-        Trained in place; what `fit` returns is the best state, not the last.
+        Trained in place. `fit` returns the best weights, not the last.
     train, val
-        The only labels the loop ever sees.
+        Training and validation nodes; the loop sees no other labels.
     target
-        The task, and the scale of its targets: the model learns standardized ones.
+        The task and the scale of its values; the model learns standardized values.
     folder
-        Where `history.jsonl` and checkpoints go; None keeps everything in memory.
+        Folder for `history.jsonl` and checkpoints; None keeps everything in memory.
     processes
-        The processes that train this model together: each takes its share of every batch; the first one writes.
+        The processes that train this model together. Each computes a part of every batch; the first one writes files.
     """
 
     def __init__(
@@ -96,15 +100,19 @@ class Trainer:
         self.metric = choose_metric(config.metric, target.task)
         self.precision = choose_precision(config.precision, inputs.device)
         self.micro_batch = choose_micro_batch(
-            config.micro_batch, config.batch_size, inputs.num_tokens, model.config, inputs.device
+            config.micro_batch,
+            config.batch_size,
+            num_tokens=inputs.num_tokens,
+            model=model.config,
+            device=inputs.device,
         )
         on_gpu = inputs.device.type == "cuda"
-        # On a GPU the rate is a tensor, so that a captured step can be told another one.
+        # On a GPU the rate is a tensor, so that it can change between replays of a captured step.
         rate = torch.tensor(config.learning_rate, device=inputs.device) if on_gpu else config.learning_rate
         self.optimizer = torch.optim.AdamW(
             model.parameters(), rate, weight_decay=config.weight_decay, fused=True, capturable=on_gpu
         )
-        # Products in low precision run on a copy; the weights themselves are kept and updated in float32.
+        # Matrix products in low precision use a copy of the model; the optimizer updates the float32 weights.
         self.worker = model if self.precision == torch.float32 else copy.deepcopy(model).to(self.precision)
         self.joint = self.processes.joint(self.worker, inputs.device)
         self.captured: CapturedStep | None = None
@@ -112,15 +120,15 @@ class Trainer:
         self.steps_taken = 0
         self.average = copy.deepcopy(model) if config.average else None
         self.nodes = torch.from_numpy(train.nodes).to(inputs.home)
-        self.labels, self.val_labels = self._wanted(train).to(inputs.device), self._wanted(val)
+        self.labels, self.val_labels = self._targets(train).to(inputs.device), self._targets(val)
         self.advice = memory_advice(config.batch_size, inputs.num_tokens, model.config.hidden_channels)
         own = self.processes.share(config.batch_size)
-        self.full_share = own.stop - own.start  # nodes of this process in a full batch
+        self.own_batch_size = own.stop - own.start  # nodes of a full batch that this process computes
         self.steps_per_epoch = -(-len(train.nodes) // config.batch_size)
         self.epoch, self.step, self.seconds, self.rate = 0, 0, 0.0, 0.0
         self.best = Best()
         self.history: list[dict[str, float]] = []
-        self.val_logits: Array = np.empty((0, model.num_outputs), np.float32)  # after the last epoch
+        self.val_logits: Array = np.empty((0, model.num_outputs), np.float32)  # of the latest epoch
 
     @classmethod
     def of(
@@ -134,34 +142,38 @@ class Trainer:
         folder: Path | None = None,
         processes: Processes | None = None,
     ) -> Trainer:
-        """Make a fresh model from the seed of `training`, and its trainer: for a run folder or many in one process.
-
-        Labels of test nodes are not looked at.
-        """
+        """Make a new model from the seed of `training`, and its trainer. Labels of test nodes are not read."""
         labels = np.asarray(graph.labels)
-        seen, judged = (Examples(nodes, labels[nodes]) for nodes in (split.train, split.val))
+        train, val = (Examples(nodes, labels[nodes]) for nodes in (split.train, split.val))
         torch.manual_seed(training.seed)
         with within_memory(inputs.device, memory_advice(training.batch_size, inputs.num_tokens, model.hidden_channels)):
-            fresh = VCRGraphormer(model, inputs.layout, **model_sizes(graph)).to(inputs.device)
-            target = Target.of(graph.task, labels, split.train)
-            return cls(fresh, inputs, seen, judged, target, training, folder, processes)
+            return cls(
+                VCRGraphormer(model, inputs.layout, **model_sizes(graph)).to(inputs.device),
+                inputs,
+                train=train,
+                val=val,
+                target=Target.of(graph.task, labels, split.train),
+                config=training,
+                folder=folder,
+                processes=processes,
+            )
 
     def best_model(self) -> VCRGraphormer:
-        """Return the model with its best weights, in the precision of the device; training is over then."""
+        """Return the model with its best weights, in the precision used for products; training cannot go on."""
         self.model.load_state_dict(self.best.state)
         return self.model.to(self.precision)
 
     def fit(self, on_epoch: OnEpoch | None = None) -> Best:
-        """Train until the last epoch or until patience is out; returns the best state.
+        """Train until the last epoch or until patience runs out; return the best epoch.
 
-        After Ctrl-C the epoch is finished and kept, then KeyboardInterrupt is raised.
+        After Ctrl-C, finish the epoch, write a checkpoint and raise KeyboardInterrupt.
         """
-        with interruptible() as wish:
+        with interruptible() as stop_request:
             while not self.finished:
                 row = self._run_epoch()
                 if on_epoch is not None:
                     on_epoch(row)
-                every, stop = self.config.checkpoint_every, self.processes.any(wish.is_set())
+                every, stop = self.config.checkpoint_every, self.processes.any(stop_request.is_set())
                 if self.folder is not None and (stop or (every and self.epoch % every == 0)):
                     self.save()
                 if stop:
@@ -170,7 +182,7 @@ class Trainer:
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing left to do."""
+        """Whether the last epoch is done or patience ran out."""
         return self.epoch >= self.config.epochs or (
             self.epoch > 0 and self.epoch - self.best.improved >= self.config.patience
         )
@@ -179,16 +191,17 @@ class Trainer:
         start = time.perf_counter()
         loss = self._train_epoch()
         self.epoch += 1
-        judged = self.model if self.average is None else self.average
+        evaluated = self.model if self.average is None else self.average
         nodes = self.val.nodes[self.processes.share(len(self.val.nodes))]
-        part = compute(self._low_precision(judged), self.inputs, nodes, self.micro_batch)
-        self.val_logits = self.processes.collect(part, len(self.val.nodes))
-        value, val_loss = self.processes.agree(self._judge)
+        logits = compute(self._low_precision(evaluated), self.inputs, nodes, self.micro_batch)
+        self.val_logits = self.processes.collect(logits, len(self.val.nodes))
+        value, val_loss = self.processes.agree(self._validate)
         better = self.best.epoch == 0 or is_better(self.metric, value, self.best.value)
         if better or (value == self.best.value and val_loss < self.best.loss):
-            # A copy: the live weights go on changing.
-            state = {name: tensor.detach().clone() for name, tensor in judged.state_dict().items()}
-            self.best = Best(self.epoch, self.epoch if better else self.best.improved, value, val_loss, state)
+            # A copy, for training goes on to change the weights.
+            state = {name: tensor.detach().clone() for name, tensor in evaluated.state_dict().items()}
+            improved = self.epoch if better else self.best.improved
+            self.best = Best(self.epoch, improved, value=value, loss=val_loss, state=state)
         self.seconds += time.perf_counter() - start
         row = {
             "epoch": self.epoch,
@@ -205,9 +218,8 @@ class Trainer:
                 file.write(json.dumps(row) + "\n")
         return row
 
-    def _judge(self) -> tuple[float, float]:
-        """Validation metric and loss."""
-        # Weights that give no numbers are neither kept as the best nor written to a checkpoint.
+    def _validate(self) -> tuple[float, float]:
+        """Return validation metric and loss; raise if outputs are not finite, before such weights are kept."""
         if not np.isfinite(self.val_logits).all():
             self._stop("the validation outputs are no longer numbers after", self.step)
         value = measure(self.metric, self.target.outputs(self.val_logits), self.val.labels, self.task)
@@ -218,12 +230,12 @@ class Trainer:
             )
         return value, float(self.task.loss(torch.from_numpy(self.val_logits), self.val_labels))
 
-    def _wanted(self, examples: Examples) -> Tensor:
-        """What the model's outputs are compared with."""
+    def _targets(self, examples: Examples) -> Tensor:
+        """Return what the model's outputs are compared with."""
         return torch.from_numpy(np.ascontiguousarray(self.target.wanted(np.asarray(examples.labels))))
 
     def _low_precision(self, model: VCRGraphormer) -> VCRGraphormer:
-        """The model itself in float32; otherwise the copy, brought up to date with it."""
+        """Return the model itself in float32, or else the low-precision copy with the model's current weights."""
         if self.worker is self.model:
             return model
         with torch.no_grad():
@@ -231,26 +243,25 @@ class Trainer:
         return self.worker
 
     def _train_epoch(self) -> float:
-        """One pass over the training nodes; returns the mean loss of its steps."""
+        """Pass over the training nodes once; return the mean loss of its steps."""
         self.worker.train()
         self.processes.seed(self.config.seed, self.epoch)
-        # Drawn from seed and epoch, not from a running state, so that a resumed run takes the same order; so do all
-        # processes.
-        generator = torch.Generator().manual_seed((self.config.seed * 1_000_003 + self.epoch) % 2**63)
+        # The order depends on seed and epoch only, so a resumed run and all processes have the same.
+        generator = torch.Generator().manual_seed((self.config.seed * _SEED_STEP + self.epoch) % 2**63)
         order = torch.randperm(len(self.nodes), generator=generator)
         nodes = torch.split(self.nodes[order.to(self.nodes.device)], self.config.batch_size)
         labels = torch.split(self.labels[order.to(self.labels.device)], self.config.batch_size)
-        own = [part[self.processes.share(len(part))] for part in nodes]
+        own_nodes = [batch[self.processes.share(len(batch))] for batch in nodes]
         losses = torch.zeros(len(nodes), device=self.inputs.device)
-        # On a GPU, looking would wait for it at every step; several processes look together, after the epoch.
-        looking = self.inputs.device.type == "cpu" and self.processes.size == 1
-        batches = iter(self.inputs.batches_of(own)) if self.inputs.streamed else None
-        for number, (part, whole) in enumerate(zip(own, labels, strict=True)):
+        # Reading a loss from a GPU would wait for it at every step; several processes check after the epoch.
+        check_each = self.inputs.device.type == "cpu" and self.processes.size == 1
+        batches = iter(self.inputs.batches_of(own_nodes)) if self.inputs.streamed else None
+        for number, (step_nodes, step_labels) in enumerate(zip(own_nodes, labels, strict=True)):
             batch = None if batches is None else next(batches)
-            wanted = whole[self.processes.share(len(whole))]
-            total = None if self.processes.size == 1 else self.task.count_known(whole)
-            losses[number] = self.advance(part, wanted, batch, total)
-            if looking:
+            own_labels = step_labels[self.processes.share(len(step_labels))]
+            total = None if self.processes.size == 1 else self.task.count_known(step_labels)
+            losses[number] = self.advance(step_nodes, own_labels, batch=batch, total=total)
+            if check_each:
                 self._check(losses[: number + 1])
         losses = self.processes.sum(losses)
         self.processes.first(lambda: self._check(losses))
@@ -259,9 +270,9 @@ class Trainer:
     def advance(
         self, nodes: Tensor, labels: Tensor, batch: Batch | None = None, total: Tensor | int | None = None
     ) -> Tensor:
-        """One step of the schedule: rate, optimizer, average.
+        """Take one step: set the learning rate, update the weights and their average; return the loss.
 
-        `batch`: the nodes' batch where it was read ahead; `total`: known labels of the step in all processes.
+        `batch` is the batch of these nodes if it was read ahead. `total` counts the known labels in all processes.
         """
         self.step += 1
         self._set_rate(learning_rate(self.step, self.steps_per_epoch * self.config.epochs, self.config))
@@ -282,12 +293,13 @@ class Trainer:
         self.rate = rate
 
     def take_step(self, batch: Batch, labels: Tensor, total: Tensor | int | None = None) -> Tensor:
-        """One step of the optimizer; returns the loss, with several processes this one's part of it."""
+        """Compute gradients and update the weights; return the loss, of several processes this one's part."""
         parameters = list(self.model.parameters())
+        total = self.task.count_known(labels) if total is None else total
         worker = self._low_precision(self.model)
         worker.zero_grad(set_to_none=True)
         with within_memory(self.inputs.device, self.advice):
-            loss = self._backward(worker, batch, labels, self.task.count_known(labels) if total is None else total)
+            loss = self._backward(worker, batch, labels=labels, total=total)
         if worker is not self.model:
             for parameter, low in zip(parameters, worker.parameters(), strict=True):
                 parameter.grad = None if low.grad is None else low.grad.float()
@@ -297,31 +309,34 @@ class Trainer:
         self.steps_taken += 1
         return loss
 
-    def _backward(self, worker: VCRGraphormer, batch: Batch, labels: Tensor, total: Tensor | int) -> Tensor:
-        """Gradients of one step, part by part: the rows are projected once, each part adds to their gradient."""
+    def _backward(self, worker: VCRGraphormer, batch: Batch, *, labels: Tensor, total: Tensor | int) -> Tensor:
+        """Compute the gradients of a batch, micro-batch by micro-batch; return the loss.
+
+        Rows are projected once for the batch; every micro-batch adds to their gradient.
+        """
         loss = torch.zeros((), device=self.inputs.device)
         projected = worker.project_rows(batch.rows, batch.super_rows)
         rows = projected.detach().requires_grad_()
-        parts = zip(batch.split(self.micro_batch), torch.split(labels, self.micro_batch), strict=True)
-        for part, wanted in parts if len(batch) else ():  # the last batch may be too small for every process
-            weight = self.task.count_known(wanted) / total
-            full = len(part) == self.full_share
+        micro_batches = zip(batch.split(self.micro_batch), torch.split(labels, self.micro_batch), strict=True)
+        for part, part_labels in micro_batches if len(batch) else ():  # the last batch may not reach every process
+            weight = self.task.count_known(part_labels) / total
+            full = len(part) == self.own_batch_size
             logits = (self.compiled if self.compiled is not None and full else worker)(part, rows).float()
-            share = weight * self.task.loss(logits, wanted, self.config.label_smoothing)
-            # The share of the whole batch's loss; the processes' gradients are then averaged, not summed.
-            torch.autograd.backward(share * self.processes.size)
-            loss += share.detach()
+            part_loss = weight * self.task.loss(logits, part_labels, self.config.label_smoothing)
+            # `joint` averages the gradients of the processes, but the batch's gradient is their sum.
+            torch.autograd.backward(part_loss * self.processes.size)
+            loss += part_loss.detach()
         torch.autograd.backward(self.joint(projected), torch.zeros_like(rows) if rows.grad is None else rows.grad)
         return loss
 
     def _update_average(self) -> None:
         if self.average is not None:
-            # Early weights are forgotten faster, or the random start would stay in the average for long.
-            decay = min(self.config.average, (1 + self.step) / (10 + self.step))
+            decay = min(self.config.average, (1 + self.step) / (_AVERAGE_WARM_UP + self.step))
             with torch.no_grad():
                 torch._foreach_lerp_(list(self.average.parameters()), list(self.model.parameters()), 1 - decay)
 
     def _check(self, losses: Tensor) -> None:
+        """Stop training if a loss is not finite."""
         wrong = (~losses.isfinite()).nonzero()
         if not len(wrong):
             return
@@ -339,20 +354,21 @@ class Trainer:
         )
 
     def save(self) -> None:
-        """Write a checkpoint from which training goes on exactly as if it had not stopped."""
+        """Write a checkpoint; training resumed from it gives the same numbers as without a stop."""
         if self.folder is not None and self.processes.is_first:
             save_training(self, self.folder / CHECKPOINT)
 
     def restore(self) -> None:
-        """Continue from the folder's checkpoint; from the start where there is none."""
-        found = self.processes.agree(self._restore)
-        if not self.processes.is_first and self._restore() != found:
+        """Load the checkpoint of the folder, if there is one."""
+        first_epoch = self.processes.agree(self._restore)
+        if not self.processes.is_first and self._restore() != first_epoch:
             raise StoreError(
                 f"process {self.processes.rank} finds the checkpoint of epoch {self.epoch} in {self.folder}, the first "
-                f"process that of {found}: the run must lie on a file system that all machines share"
+                f"process that of {first_epoch}: the run must lie on a file system that all machines share"
             )
 
     def _restore(self) -> int:
+        """Load checkpoint and history; return the epoch."""
         assert self.folder is not None
         file, history = self.folder / CHECKPOINT, self.folder / HISTORY
         if file.is_file():

@@ -1,4 +1,4 @@
-// Charts. Each is a function of the width it gets, so that text keeps its size on a phone; `redraw` calls them.
+// Charts. Each is a function of its width, so that text keeps its size on a phone; `redraw` calls them.
 
 const CHARACTER = 6.9;  // a generous mean width of a character at 12 px
 const plots = [];
@@ -11,7 +11,7 @@ function figure({ title, note, legend, paint, numbers, wide }) {
     legend ?? null, plot, numbers ? folded("Numbers", () => scrolling(`${title}, numbers`, numbers())) : null);
 }
 
-// First all widths, then all drawings: asking for a width after every drawing would lay out the page anew each time.
+// Read all widths before drawing: to read a width after a drawing, the browser would lay out the page again.
 function redraw() {
   const widths = plots.map(({ plot }) => plot.clientWidth);
   plots.forEach((entry, place) => {
@@ -20,7 +20,7 @@ function redraw() {
     entry.plot.replaceChildren(...[entry.paint(entry.width)].flat());
     entry.drawn = true;
   });
-  // What is wider than its box can be scrolled by keys, so it has to be reachable by keys.
+  // A chart wider than its box can be scrolled by keys, so the Tab key must reach it.
   for (const { plot } of plots.filter(({ drawn }) => drawn)) {
     if (plot.scrollWidth > plot.clientWidth && plot.classList.contains("plot")) plot.tabIndex = 0;
     else plot.removeAttribute("tabindex");
@@ -65,7 +65,7 @@ function ticks(low, high, about) {
 }
 
 function extent(values) {
-  const finite = values.filter(known);
+  const finite = values.filter(isNumber);
   if (finite.length === 0) return [0, 1];
   const low = finite.reduce((a, b) => Math.min(a, b));
   const high = finite.reduce((a, b) => Math.max(a, b));
@@ -102,7 +102,7 @@ function axes({ left, right, top, bottom, across, up, acrossName, upName, across
 const scale = (low, high, from, to) => (value) => from + ((value - low) / (high - low || 1)) * (to - from);
 const tickText = (value) => (value < 0 ? MINUS : "") + String(Math.abs(value));
 
-// series: [{name, values}], all against the same numbers `at`; mark: {at, text} draws a line across.
+// series: [{name, values}], drawn over the numbers `at`; mark: {at, text} draws a vertical line.
 function lineChart({ at, series, acrossName, upName, upText = tickText, valueText = plain, range, mark, label }) {
   return (width) => {
     const height = width < 480 ? 250 : 290;
@@ -117,17 +117,17 @@ function lineChart({ at, series, acrossName, upName, upText = tickText, valueTex
       let pen = "M";
       let path = "";
       values.forEach((value, place) => {
-        if (!known(value)) { pen = "M"; return; }
+        if (!isNumber(value)) { pen = "M"; return; }
         path += `${pen}${across(at[place]).toFixed(1)} ${up(value).toFixed(1)}`;
         pen = "L";
       });
       const every = Math.ceil(values.length / 14);
-      const marks = values.map((value, place) => known(value) && place % every === 0
+      const marks = values.map((value, place) => isNumber(value) && place % every === 0
         ? draw("path", { class: "mark", d: shapePath(shape, across(at[place]), up(value), 4) }) : null);
       return draw("g", { class: ink, "data-series": name },
         draw("path", { class: "line", d: path, "stroke-dasharray": dash }), marks);
     });
-    const best = mark && known(mark.at) && mark.at >= first && mark.at <= last ? across(mark.at) : null;
+    const best = mark && isNumber(mark.at) && mark.at >= first && mark.at <= last ? across(mark.at) : null;
     const atRight = best !== null && best > (left + right) / 2;
     const cursor = draw("path", { class: "cursor" });
     const svg = picture(width, height, label,
@@ -140,19 +140,19 @@ function lineChart({ at, series, acrossName, upName, upText = tickText, valueTex
           mark.text),
       ],
       lines, cursor);
-    const readout = make("p", { class: "readout", "aria-hidden": "true" });
+    const pointed = make("p", { class: "pointed", "aria-hidden": "true" });
     svg.addEventListener("pointermove", (event) => {
-      const wanted = event.clientX - svg.getBoundingClientRect().left;
+      const pointer = event.clientX - svg.getBoundingClientRect().left;
       let near = 0;
       at.forEach((value, place) => {
-        if (Math.abs(across(value) - wanted) < Math.abs(across(at[near]) - wanted)) near = place;
+        if (Math.abs(across(value) - pointer) < Math.abs(across(at[near]) - pointer)) near = place;
       });
       cursor.setAttribute("d", `M${across(at[near])} ${top}V${bottom}`);
-      readout.textContent = `${acrossName} ${at[near]}: ${series.map(({ name, values }) =>
+      pointed.textContent = `${acrossName} ${at[near]}: ${series.map(({ name, values }) =>
         `${name} ${valueText(values[near])}`).join(", ")}`;
     });
-    svg.addEventListener("pointerleave", () => { cursor.removeAttribute("d"); readout.textContent = ""; });
-    return [svg, readout];
+    svg.addEventListener("pointerleave", () => { cursor.removeAttribute("d"); pointed.textContent = ""; });
+    return [svg, pointed];
   };
 }
 
@@ -171,7 +171,7 @@ function barChart({ rows, high, reference, ink = "blue", label }) {
           draw("text", { x: names - 8, y: middle + 4, "text-anchor": "end" },
             shortened(name, Math.floor((names - 8) / CHARACTER)), draw("title", {}, String(name))),
           draw("path", { class: "grid", d: `M${names} ${middle}H${width - texts}` }),
-          known(value) ? draw("rect", { class: `fill ${ink}`, x: names, y: middle - 7,
+          isNumber(value) ? draw("rect", { class: `fill ${ink}`, x: names, y: middle - 7,
             width: Math.max(1, along(Math.min(value, high)) - names), height: 14 }) : null,
           draw("text", { x: width, y: middle + 4, "text-anchor": "end" }, text),
         ];
@@ -200,17 +200,17 @@ function confusionMatrix(counts, names, label) {
     const cells = counts.map((row, truth) => {
       const total = row.reduce((sum, count) => sum + count, 0);
       return row.map((count, guess) => {
-        const share = total ? count / total : 0;
+        const fraction = total ? count / total : 0;
         const [x, y] = [left + cell * guess, top + cell * truth];
-        // The square root makes the rare confusions visible beside the diagonal.
+        // The square root makes rare confusions visible beside the diagonal.
         return draw("g", {},
           draw("title", {},
-            `true ${names[truth]}, predicted ${names[guess]}: ${counted(count)} (${percent(share)} of the row)`),
+            `true ${names[truth]}, predicted ${names[guess]}: ${counted(count)} (${percent(fraction)} of the row)`),
           draw("rect", { x, y, width: cell - 1, height: cell - 1, fill: truth === guess ? "#0072B2" : "#D55E00",
-            "fill-opacity": Math.sqrt(share).toFixed(3) }),
+            "fill-opacity": Math.sqrt(fraction).toFixed(3) }),
           truth === guess ? draw("rect", { class: "diagonal", x: x + 0.5, y: y + 0.5, width: cell - 2, height: cell - 2 }) : null,
           draw("text", { x: x + cell / 2 - 0.5, y: y + cell / 2 + 4, "text-anchor": "middle",
-            class: truth === guess && Math.sqrt(share) > 0.85 ? "strong" : null, opacity: count ? null : 0.45,
+            class: truth === guess && Math.sqrt(fraction) > 0.85 ? "strong" : null, opacity: count ? null : 0.45,
             style: `font-size:${cell < 32 ? 10 : 12}px` }, count >= 10000 ? `${Math.round(count / 1000)}k` : String(count)));
       });
     }).flat();
@@ -230,7 +230,7 @@ function confusionMatrix(counts, names, label) {
   };
 }
 
-// Confidence against accuracy above, how many nodes have that confidence below.
+// Accuracy by confidence above, the number of nodes by confidence below.
 function reliability(bins, label) {
   return (width) => {
     const height = 360;
@@ -239,11 +239,11 @@ function reliability(bins, label) {
     const up = scale(0, 1, bottom, top);
     const most = Math.max(1, ...bins.map(({ count }) => count));
     const tall = scale(0, most, 0, 60);
-    const filled = bins.filter(({ count, confidence, accuracy }) => count > 0 && known(confidence) && known(accuracy));
+    const filled = bins.filter(({ count, confidence, accuracy }) => count > 0 && isNumber(confidence) && isNumber(accuracy));
     const path = filled.map(({ confidence, accuracy }) => `${across(confidence)} ${up(accuracy)}`).join("L");
     const fifths = [0, 0.2, 0.4, 0.6, 0.8, 1];
     return picture(width, height, label,
-      axes({ left, right, top, bottom: floor, across, up, acrossName: "predicted probability", upName: "share correct",
+      axes({ left, right, top, bottom: floor, across, up, acrossName: "predicted probability", upName: "fraction correct",
         acrossTicks: fifths, upTicks: fifths, acrossText: tickText, upText: tickText }),
       draw("path", { class: "rule muted-ink", d: `M${across(0)} ${up(0)}L${across(1)} ${up(1)}`, "stroke-dasharray": "4 3" }),
       path ? draw("path", { class: "line blue", d: `M${path}` }) : null,
@@ -261,7 +261,7 @@ function reliability(bins, label) {
 // One row per name, one mark per kind, on a logarithmic axis: effects of the kinds differ by powers of ten.
 function dotPlot({ rows, kinds, acrossName, label }) {
   return (width) => {
-    const values = rows.flatMap((row) => kinds.map(({ name }) => row[name])).filter((value) => known(value) && value > 0);
+    const values = rows.flatMap((row) => kinds.map(({ name }) => row[name])).filter((value) => isNumber(value) && value > 0);
     const high = Math.ceil(Math.log10(Math.max(...values, 1e-9)) - 1e-9);
     const low = Math.max(Math.floor(Math.log10(Math.min(...values, 1))), high - 6);
     const names = Math.min(0.32 * width, CHARACTER * Math.max(...rows.map(({ name }) => [...String(name)].length)) + 10);
@@ -282,8 +282,8 @@ function dotPlot({ rows, kinds, acrossName, label }) {
           draw("path", { class: "grid", d: `M${left} ${middle}H${right}` }),
           draw("text", { x: names, y: middle + 4, "text-anchor": "end" }, shortened(row.name, Math.floor(names / CHARACTER)),
             draw("title", {}, String(row.name))),
-          // A little above or below the line each, so that equal effects do not hide one another.
-          kinds.map(({ name, ink, shape }, kind) => (known(row[name]) ? draw("path", { class: `mark ${ink}`,
+          // Each kind is a little above or below the line, so that equal effects do not hide one another.
+          kinds.map(({ name, ink, shape }, kind) => (isNumber(row[name]) ? draw("path", { class: `mark ${ink}`,
             d: shapePath(shape, place(row[name]), middle + 4 * (kind - (kinds.length - 1) / 2), 5) },
           draw("title", {}, `${row.name}, ${name}: ${plain(row[name])}`)) : null)),
         ];
@@ -292,7 +292,7 @@ function dotPlot({ rows, kinds, acrossName, label }) {
   };
 }
 
-// rules: [{at, dash}], drawn over the bars; the legend says what they are.
+// rules: [{at, dash}] are vertical lines over the bars; the legend names them.
 function histogramChart({ edges, counts, rules, ink, acrossName, label }) {
   return (width) => {
     const height = 250;

@@ -1,5 +1,5 @@
-// Elements and numbers. Whatever comes from the data goes through make or draw, whose children are text nodes:
-// a node's name can hold any characters and stays a name.
+// Elements and numbers. All data goes through make or draw, whose children are text nodes. So a name that holds HTML
+// is shown as text.
 
 function make(tag, attributes = {}, ...children) {
   return furnish(document.createElement(tag), attributes, children);
@@ -19,21 +19,21 @@ function furnish(element, attributes, children) {
   return element;
 }
 
-const known = (value) => value !== null && value !== undefined && Number.isFinite(value);
+const isNumber = (value) => value !== null && value !== undefined && Number.isFinite(value);
 const MISSING = "–";
 const MINUS = "\u2212";
 
 function counted(value) {
-  return known(value) ? value.toLocaleString("en-US") : MISSING;
+  return isNumber(value) ? value.toLocaleString("en-US") : MISSING;
 }
 
 function percent(value, digits = 1) {
-  return known(value) ? `${(100 * value).toFixed(digits)}%` : MISSING;
+  return isNumber(value) ? `${(100 * value).toFixed(digits)}%` : MISSING;
 }
 
-// Three significant digits, whatever the size; an exponent only where zeros would hide the number.
+// Three significant digits; an exponent only for very small numbers.
 function plain(value) {
-  if (!known(value)) return MISSING;
+  if (!isNumber(value)) return MISSING;
   if (value === 0) return "0";
   const size = Math.abs(value);
   if (size >= 1000) return Math.round(value).toLocaleString("en-US").replace("-", MINUS);
@@ -42,11 +42,11 @@ function plain(value) {
 }
 
 function signed(value) {
-  return known(value) && value > 0 ? `+${plain(value)}` : plain(value);
+  return isNumber(value) && value > 0 ? `+${plain(value)}` : plain(value);
 }
 
 function bytesText(value) {
-  if (!known(value)) return MISSING;
+  if (!isNumber(value)) return MISSING;
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let unit = 0;
   while (value >= 1024 && unit < units.length - 1) { value /= 1024; unit += 1; }
@@ -54,13 +54,13 @@ function bytesText(value) {
 }
 
 function secondsText(value) {
-  if (!known(value)) return MISSING;
+  if (!isNumber(value)) return MISSING;
   if (value >= 3600) return `${Math.floor(value / 3600)} h ${Math.round((value % 3600) / 60)} min`;
   if (value >= 120) return `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
   return `${value < 10 ? value.toFixed(2) : value.toFixed(1)} s`;
 }
 
-// Errors have the unit of the target; every other metric is a share.
+// Errors have the unit of the target; every other metric is a fraction.
 const isError = (metric) => ["mae", "rmse"].includes(metric);
 const scored = (metric, value, digits = 2) => (isError(metric) ? plain(value) : percent(value, digits));
 const words = (name) => String(name).replaceAll("_", " ");
@@ -79,12 +79,12 @@ function table(columns, rows, options = {}) {
       place === 0 ? make("th", { scope: "row" }, cell) : make("td", { class: place < (options.left ?? 1) ? "left" : null }, cell))))));
 }
 
-// A box of its own, so that a wide table never makes the page scroll sideways; in the Tab order, so that keys scroll it.
+// A box that scrolls, so that a wide table does not make the page scroll sideways. The Tab key reaches it.
 function scrolling(name, ...children) {
   return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, ...children);
 }
 
-// Tables of numbers are made when they are opened: thousands of rows would delay the page for readers of charts.
+// Tables of numbers are made when they are opened, for thousands of rows would delay the page.
 function folded(summary, build) {
   const details = make("details", {}, make("summary", {}, summary));
   details.addEventListener("toggle", () => details.append(build()), { once: true });
@@ -96,7 +96,7 @@ async function copyText(text, source) {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    // Pages from disk may have no clipboard: select the text, so that the usual keys copy it.
+    // A page opened from disk may have no clipboard: select the text, so that the usual keys copy it.
     const range = document.createRange();
     range.selectNodeContents(source);
     const selection = getSelection();

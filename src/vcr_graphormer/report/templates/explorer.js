@@ -1,10 +1,10 @@
-// The token explorer: one node, its token list as a graph and as a table, and ways to go on to the next node.
+// The token explorer: the token list of one node as a graph and as a table, and ways to go to other nodes.
 
 const PARTS = ["none", "training", "validation", "test"];
 const SUGGESTIONS = 20;
 const WRONG_SHOWN = 200;
 
-// Numbers come as base64 of little-endian arrays, which is how every machine with a browser stores them.
+// Read an array from base64. It is little-endian, as on every machine with a browser.
 function decoded(text, type) {
   if (!text) return null;
   const raw = atob(text);
@@ -13,7 +13,7 @@ function decoded(text, type) {
   return new type(bytes.buffer);
 }
 
-// What the page knows about nodes, read out of the packed arrays on demand.
+// The nodes of the page, read from the packed arrays when needed.
 function openNodes(packed, classes) {
   const types = {
     nodes: Int32Array, predicted: Int16Array, label: Int16Array, part: Uint8Array, confidence: Float32Array,
@@ -27,7 +27,7 @@ function openNodes(packed, classes) {
   const rows = new Map(Array.from(arrays.nodes, (id, row) => [id, row]));
   const names = packed.names ?? {};
   const total = packed.total ?? arrays.nodes.length;
-  const className = (number) => (known(number) && number >= 0 ? String(classes?.[number] ?? number) : null);
+  const className = (number) => (isNumber(number) && number >= 0 ? String(classes?.[number] ?? number) : null);
 
   function token(row, place) {
     const at = row * size + place;
@@ -42,20 +42,20 @@ function openNodes(packed, classes) {
       look: isSuper ? KINDS.super : lookOf(kind),
       title: kind === "hop" ? `hop ${place}` : isSuper ? `super node ${id - total}` : `node ${id}`,
       name: id >= 0 ? names[id] ?? null : null,
-      score: read("score"), distance: kind === "hop" || !known(distance) || distance < 0 ? null : distance,
+      score: read("score"), distance: kind === "hop" || !isNumber(distance) || distance < 0 ? null : distance,
       classNumber: read("token_label"), label: className(read("token_label")),
       attention: read("attention"), readout: read("readout"), effect: read("effect"),
     };
   }
 
-  const isKnown = (row) => Boolean(arrays.predicted && arrays.label) && arrays.label[row] >= 0;
+  const hasLabel = (row) => Boolean(arrays.predicted && arrays.label) && arrays.label[row] >= 0;
   const about = (row) => ({
     row, id: arrays.nodes[row], name: names[arrays.nodes[row]] ?? null,
     predictedNumber: arrays.predicted?.[row], predicted: className(arrays.predicted?.[row]),
     label: packed.label_text?.[row] ?? className(arrays.label?.[row]), part: PARTS[arrays.part?.[row]] ?? null,
     confidence: arrays.confidence?.[row], value: arrays.value?.[row], target: arrays.target?.[row],
-    wrong: isKnown(row) && arrays.label[row] !== arrays.predicted[row],
-    right: isKnown(row) && arrays.label[row] === arrays.predicted[row],
+    wrong: hasLabel(row) && arrays.label[row] !== arrays.predicted[row],
+    right: hasLabel(row) && arrays.label[row] === arrays.predicted[row],
   });
 
   const wrong = Array.from(arrays.nodes.keys()).map(about).filter((node) => node.wrong && node.part === "test")
@@ -69,20 +69,20 @@ function openNodes(packed, classes) {
   };
 }
 
-// Up to three characters fit into a token: the shortest beginnings that tell the class names apart, numbers otherwise.
+// A token has room for three characters: the shortest prefixes that tell the classes apart, or else their numbers.
 function classMarks(classes) {
   const names = (classes ?? []).map((name) => [...String(name)]);
   const begin = (length) => names.map((letters) => letters.slice(0, length).join(""));
   const short = [1, 2, 3].map(begin).find((marks) => new Set(marks).size === marks.length) ?? [];
-  return (number) => (known(number) && number >= 0 ? short[number] ?? String(number) : "");
+  return (number) => (isNumber(number) && number >= 0 ? short[number] ?? String(number) : "");
 }
 
 const otherTokens = (tokens) => tokens.filter(({ kind }) => kind !== "self");
 const largest = (tokens, name) => Math.max(1e-12, ...otherTokens(tokens).map((token) => Math.abs(token[name] ?? 0)));
 
-// Where each token stands: hops on an inner arc, nodes on rings by distance. The angle is the place in the list. Of two
-// kinds of neighbours one goes down the left side and one down the right; more kinds follow one another clockwise. So no
-// line runs over another. Tokens of one ring that would touch stand in several lanes.
+// Compute the position of each token: hops on an inner arc, nodes on rings by distance, in the order of the list. Of two
+// kinds of neighbours one is on the left side and one on the right; more kinds follow one another clockwise. So no line
+// crosses another. Tokens of a ring that would touch are spread over several lanes.
 function placeTokens(tokens, radius, size) {
   const spots = new Map();
   const put = (token, angle, distance) => spots.set(token, [distance * Math.cos(angle), distance * Math.sin(angle)]);
@@ -158,7 +158,7 @@ function tokenGraph(node, tokens, marks, width, { onGo, onPoint }) {
   const [x, y] = [width / 2, height / 2];
   const { spots, rings, sides } = placeTokens(tokens, radius, size);
   const mostEffect = largest(tokens, "effect");
-  // Two pixels for an equal share of attention: where all get the same, no line looks special.
+  // Two pixels for the mean attention, so that no line stands out where all get the same.
   const thick = (attention) => Math.min(9, Math.max(0.4, 2 * tokens.length * (attention ?? 0)));
   const at = (token) => { const [right, down] = spots.get(token) ?? [0, 0]; return [x + right, y + down]; };
 
@@ -206,22 +206,22 @@ function tokenGraph(node, tokens, marks, width, { onGo, onPoint }) {
 function graphLegend(tokens) {
   const present = [...new Set(otherTokens(tokens).map(({ kind }) => kind))];
   if (tokens.some(({ isSuper }) => isSuper)) present.push("super");
-  const longer = { hop: "hop (features of all nodes that far)", super: "super node" };
+  const longer = { hop: "hop (mean features of nodes that far)", super: "super node (one per cluster or class)" };
   const entries = kindsOf(present).map((kind) => ({ ...kind, name: longer[kind.name] ?? kind.name }));
   return [legendOf(entries), make("p", { class: "note" },
-    "Rings: distance in hops. Wider line: more attention. Stronger fill: larger effect; dashed outline: the effect is " +
-    "negative. Text inside: training label, bold where it is the predicted class. Bars in the table " +
-    "compare the tokens other than the node itself.")];
+    "Rings: distance in hops. Wider line: more attention. Stronger fill: larger effect. Dashed outline: negative effect. " +
+    "Text inside: training label, bold if it is the predicted class. Bars in the table compare the tokens other than " +
+    "the node itself.")];
 }
 
-// The same number of decimals in all rows of a column of probabilities; values of a regression have their own size.
-/* The node itself has weight 1, and the others share 1: these are not percentages of one whole. */
+// A plain number, not a percentage: the node itself has weight 1, and all other tokens together have weight 1.
 function weight(value) {
-  return known(value) ? value.toFixed(3) : "–";
+  return isNumber(value) ? value.toFixed(3) : MISSING;
 }
 
+// Effects on probabilities all have four decimals; those on values of a regression can be of any size.
 function effectText(value) {
-  if (!known(value) || Math.abs(value) >= 10) return signed(value);
+  if (!isNumber(value) || Math.abs(value) >= 10) return signed(value);
   return `${value < 0 ? MINUS : "+"}${Math.abs(value).toFixed(4)}`;
 }
 
@@ -236,7 +236,7 @@ function kindIcon(token) {
     draw("path", { class: "fill", d: shapePath(token.look.shape, 6, 6, 4.6) }));
 }
 
-// The effect comes early: on a phone the first columns are those one sees.
+// The effect comes early, for a phone shows the first columns only.
 const COLUMNS = [
   { name: "kind", left: true, value: (token) => token.place },
   { name: "node", left: true, value: (token) => (token.kind === "hop" ? -1 : token.id) },
@@ -254,7 +254,7 @@ function sortTokens(tokens, sort) {
   const missing = (one) => one === null || one === undefined;
   return [...tokens].sort((first, second) => {
     const [a, b] = [value(first), value(second)];
-    if (missing(a) || missing(b)) return missing(a) - missing(b);  // what is missing comes last, either way
+    if (missing(a) || missing(b)) return missing(a) - missing(b);  // missing values come last in both orders
     const order = typeof a === "string" ? a.localeCompare(b, "en", { numeric: true }) : a - b;
     return (sort.descending ? -order : order) || first.place - second.place;
   });
@@ -300,12 +300,12 @@ function tokenTable(tokens, hasNames, sort, { onGo, onNear, onSort }) {
     make("thead", {}, make("tr", {}, head)), make("tbody", {}, body));
 }
 
-// Ids that begin with what was typed, then names that contain it; the exact ones first.
+// Ids that start with the typed text, and names that contain it; exact matches first.
 function findNodes(nodes, typed) {
   const text = typed.trim().toLowerCase();
   if (!text) return [];
-  const found = new Map();
-  const add = (id, rank) => { if (rank < (found.get(id) ?? Infinity)) found.set(id, rank); };
+  const ranks = new Map();
+  const add = (id, rank) => { if (rank < (ranks.get(id) ?? Infinity)) ranks.set(id, rank); };
   if (/^\d+$/.test(text)) {
     for (let row = 0; row < nodes.count; row += 1) {
       const id = String(nodes.idOf(row));
@@ -319,7 +319,7 @@ function findNodes(nodes, typed) {
     const exact = String(name).length === text.length;
     add(id, (exact ? 1 : where === 0 ? 3 : 4) + (nodes.rowOf(id) === undefined ? 0.5 : 0));
   }
-  return [...found].sort((a, b) => a[1] - b[1] || a[0] - b[0]).slice(0, SUGGESTIONS).map(([id]) => id);
+  return [...ranks].sort((a, b) => a[1] - b[1] || a[0] - b[0]).slice(0, SUGGESTIONS).map(([id]) => id);
 }
 
 function searchBox(nodes, onChoose) {
@@ -347,7 +347,7 @@ function searchBox(nodes, onChoose) {
     found = findNodes(nodes, input.value);
     list.replaceChildren(...found.map((id, place) => make("li", {
       role: "option", id: `suggestion-${place}`, "aria-selected": "false",
-      // pointerdown, not click: a click would come after the field lost the focus and closed the list
+      // pointerdown, not click: before a click the field loses the focus and closes the list
       pointerdown: (event) => { event.preventDefault(); choose(id); } },
     String(id), nodes.names[id] ? ` ${nodes.names[id]}` : "",
     nodes.rowOf(id) === undefined ? make("span", { class: "muted" }, " (not in this page)") : null)));
@@ -362,7 +362,7 @@ function searchBox(nodes, onChoose) {
       event.preventDefault();
       const typed = input.value.trim();
       if (active >= 0) choose(found[active]);
-      // A number is meant as written, even if only longer ones are in the page.
+      // A typed number is an id, even if only longer ids are in the page.
       else if (/^\d+$/.test(typed) && Number(typed) < nodes.total) choose(Number(typed));
       else if (found.length) choose(found[0]);
       else if (typed) onChoose(null, input);
@@ -375,16 +375,16 @@ function searchBox(nodes, onChoose) {
       if (list.hidden) input.value = "";
       close();
     }
-    event.stopPropagation();  // Backspace and Escape mean the text here, not the way back
+    event.stopPropagation();  // Backspace and Escape edit the text here; elsewhere they go back
   });
   return make("div", { class: "search" }, make("label", { for: "search" }, "Node id or name"), input, list);
 }
 
-// One stop of the Tab key for the whole list, arrow keys inside: nobody wants to press Tab two hundred times.
+// The list is one stop of the Tab key; arrow keys move inside it.
 function wrongList(nodes, onGo) {
   const items = nodes.wrong.slice(0, WRONG_SHOWN).map((row, place) => {
     const node = nodes.about(row);
-    const sure = known(node.confidence) ? `, ${percent(node.confidence, 0)}` : "";
+    const sure = isNumber(node.confidence) ? `, ${percent(node.confidence, 0)}` : "";
     return make("button", { type: "button", tabindex: place === 0 ? "0" : "-1", "data-node": node.id,
       click: () => onGo(node.id), "aria-label": `Node ${node.id}, true ${node.label}, predicted ${node.predicted}${sure}` },
     `${node.id}: ${shortened(node.label, 12)} → ${shortened(node.predicted, 12)}${sure}`);
@@ -411,7 +411,7 @@ function explorerSection(data) {
   const hasNames = Object.keys(nodes.names).length > 0;
   const sort = { column: "kind", descending: false };
   let shownRow = -1;
-  let steps = 0;  // how many nodes one can go back
+  let steps = 0;  // nodes that Back can return to
 
   const title = make("h3", { id: "node", tabindex: "-1" });
   const verdict = make("dl", { class: "verdict" });
@@ -429,13 +429,13 @@ function explorerSection(data) {
   const hashNode = () => /^#node=(\d+)$/.exec(location.hash)?.[1];
   const commandFor = (id) => (hint ? command(hint.replace(/id:N\b/, `id:${id}`)) : null);
 
-  // Going somewhere means changing the address; the change itself then shows the node. So the browser's own Back works.
+  // `go` changes the address, and the change of address shows the node. So the browser's Back button works.
   function go(id) {
     message.replaceChildren();
     if (nodes.rowOf(id) === undefined) {
-      const told = id < nodes.total ? [`Node ${id} is not in this page.${hint ? " To see it:" : ""}`, commandFor(id)]
+      const [text, more] = id < nodes.total ? [`Node ${id} is not in this page.${hint ? " To see it:" : ""}`, commandFor(id)]
         : [`There is no node ${id}: the graph has ${counted(nodes.total)}.`];
-      message.replaceChildren(...[make("p", {}, told[0]), told[1]].filter(Boolean));
+      message.replaceChildren(...[make("p", {}, text), more].filter(Boolean));
       message.scrollIntoView({ block: "nearest" });
     } else if (nodes.rowOf(id) !== shownRow) location.hash = `node=${id}`;
   }
@@ -453,7 +453,7 @@ function explorerSection(data) {
     const id = hashNode();
     if (id === undefined) return;
     const row = nodes.rowOf(Number(id));
-    // An entry of the history that was seen before knows its depth; a new one is a step further.
+    // An address visited before has its number of steps in the history; a new one is one step further.
     steps = history.state?.steps ?? (shownRow < 0 || row === shownRow ? steps : steps + 1);
     history.replaceState({ steps }, "");
     if (row === undefined) go(Number(id));
@@ -476,7 +476,7 @@ function explorerSection(data) {
         [make("dt", {}, name), make("dd", {}, text(token))])),
       ...(canWalk(token) && !token.sampled ? [make("span", { class: "muted" }, "not in this page")] : []));
     const [width, height] = [tip.offsetWidth, tip.offsetHeight];
-    // Away from the middle, where it would cover the tokens that are compared; unless that is outside of the window.
+    // The tip is on the outer side of the token, unless that is outside of the window.
     const below = y > graph.firstChild.clientHeight / 2 || graph.getBoundingClientRect().top + y - 18 - height < 0;
     tip.style.left = `${Math.max(0, Math.min(graph.clientWidth - width, x - width / 2))}px`;
     tip.style.top = `${below ? y + 18 : y - 18 - height}px`;
@@ -522,9 +522,9 @@ function explorerSection(data) {
     title.textContent = `Node ${node.id}${node.name ? ` · ${node.name}` : ""}`;
     verdict.replaceChildren(...[
       node.predicted === null ? null : fact("predicted", node.predicted,
-        known(node.confidence) ? ` (${percent(node.confidence)})` : ""),
-      known(node.value) ? fact("predicted", plain(node.value)) : null,
-      node.label === null ? (known(node.target) ? fact("true", plain(node.target)) : fact("true label", "unknown"))
+        isNumber(node.confidence) ? ` (${percent(node.confidence)})` : ""),
+      isNumber(node.value) ? fact("predicted", plain(node.value)) : null,
+      node.label === null ? (isNumber(node.target) ? fact("true", plain(node.target)) : fact("true label", "unknown"))
         : fact("true label", `${node.label}${node.wrong ? " ✗ wrong" : node.right ? " ✓ right" : ""}`),
       node.part ? fact("part", node.part) : null,
     ].filter(Boolean));
@@ -535,7 +535,7 @@ function explorerSection(data) {
     redraw();
     for (const item of items) item.setAttribute("aria-current", String(Number(item.dataset.node) === node.id));
     tokensBox.scrollTop = 0;
-    // The element that had the focus is gone: go on where one was, in the graph or at the node's heading.
+    // The focused element is gone: focus the graph or the heading of the node.
     if (inGraph) {
       graph.querySelector(".token.self").focus({ preventScroll: true });
       pointAt(null);
@@ -543,8 +543,10 @@ function explorerSection(data) {
   }
 
   const explorer = make("div", { class: "explorer" },
-    make("p", {}, "Why a node got its prediction: every token of its list with the attention it gets and its effect, by " +
-      `how much the ${quantityOf(data)} falls when the token is hidden. Click a token to walk to it.`),
+    make("p", {}, "Why a node got its prediction: all tokens of its list. " +
+      `Effect: how much the ${quantityOf(data)} falls when the token is hidden. Attention: how much the tokens of the ` +
+      "list attend to it. Readout: its weight in the vector that the prediction is made from. Click a token to go to " +
+      "its node."),
     sampled || nodes.count < nodes.total ? make("p", { class: "note" },
       `${counted(nodes.count)} of ${counted(nodes.total)} nodes are in this page${hint ? "; for any other: " : "."}`,
       hint ? make("code", {}, hint) : null) : null,
@@ -556,7 +558,7 @@ function explorerSection(data) {
     make("div", { class: "walk" }, make("div", {}, graph, legend), tokensBox),
     nodes.wrong.length ? [
       make("h3", {}, `Wrongly classified test nodes: ${counted(nodes.wrong.length)}${
-        known(data.explorer.wrong) && data.explorer.wrong > nodes.wrong.length
+        isNumber(data.explorer.wrong) && data.explorer.wrong > nodes.wrong.length
           ? ` of ${counted(data.explorer.wrong)} are in this page` : ""}`),
       make("p", { class: "note" }, "True class → predicted class, the most confident first",
         nodes.wrong.length > WRONG_SHOWN ? `; the first ${WRONG_SHOWN}` : "", ". Arrow keys move in the list."),
@@ -566,7 +568,7 @@ function explorerSection(data) {
   explorer.addEventListener("keydown", (event) => {
     if (event.key !== "Backspace" && event.key !== "Escape") return;
     event.preventDefault();
-    if (event.key === "Escape" && !tip.hidden) tip.hidden = true;  // a tip over the graph goes first
+    if (event.key === "Escape" && !tip.hidden) tip.hidden = true;  // the first Escape closes the tip
     else goBack();
   });
 

@@ -1,6 +1,6 @@
-// The sections of the page, each a function of the data: null where the data has nothing for it.
+// The sections of the page. Each is a function of the data that returns null if the data has nothing for it.
 
-// The kinds of tokens are those of the data. These are not neighbours; neighbours take the next free look, in their order.
+// Colour and shape of each kind of token. Kinds of neighbours come from the data and take the next of `LOOKS`.
 const KINDS = {
   self: { ink: "plain-ink", shape: "circle" },
   hop: { ink: "purple", shape: "square" },
@@ -17,7 +17,7 @@ const neighbourKinds = (layout) => Object.keys(layout ?? {}).filter((kind) => ki
 const filledList = (list) => Array.isArray(list) && list.length > 0;
 const listed = (texts) => (texts.length < 2 ? texts.join("") : `${texts.slice(0, -1).join(", ")} and ${texts.at(-1)}`);
 
-// What is explained: the probability of a class or label, or a value.
+// The output that is explained.
 const quantityOf = ({ task }) => (task === "regression" ? "predicted value" : "predicted probability");
 
 const outputWord = (task) => ({ regression: "targets", multilabel: "labels" }[task] ?? "classes");
@@ -26,27 +26,27 @@ function headlineSection({ headline, reproduce, graph, versions, config, task })
   const parts = [];
   if (headline) {
     const { metric } = headline;
-    const number = (name, value, first) => (known(value) ? make("div", { class: first ? "first" : null },
+    const number = (name, value, first) => (isNumber(value) ? make("div", { class: first ? "first" : null },
       make("dt", {}, `${name} ${words(metric)}`), make("dd", { "data-score": name }, scored(metric, value))) : null);
     parts.push(make("dl", { class: "headline" }, number("test", headline.test, true),
       number("validation", headline.val), number("training", headline.train)));
     const others = Object.entries(headline.scores ?? {}).filter(([name]) => name !== metric)
       .map(([name, value]) => `${words(name)} ${scored(name, value)}`);
-    const epochs = known(headline.epochs) ? ` of ${headline.epochs}` : "";
+    const epochs = isNumber(headline.epochs) ? ` of ${headline.epochs}` : "";
     const about = [
       others.length ? `Also on the test part: ${others.join(", ")}.` : "",
-      known(headline.best_epoch) ? `Best epoch ${headline.best_epoch}${epochs}.` : "",
-      known(headline.seed) ? `Seed ${headline.seed}.` : "",
+      isNumber(headline.best_epoch) ? `Best epoch ${headline.best_epoch}${epochs}.` : "",
+      isNumber(headline.seed) ? `Seed ${headline.seed}.` : "",
     ].filter(Boolean);
     if (about.length) parts.push(make("p", {}, about.join(" ")));
   }
   if (graph) {
     const facts = [
-      known(graph.nodes) ? `${counted(graph.nodes)} nodes` : "",
-      known(graph.edges) ? `${counted(graph.edges)} ${graph.directed ? "directed " : ""}edges` : "",
-      known(graph.features) ? `${counted(graph.features)} features` : "",
-      known(graph.classes) ? `${counted(graph.classes)} ${outputWord(task)}` : "",
-      known(graph.homophily) ? `${percent(graph.homophily)} of edges join nodes of the same class` : "",
+      isNumber(graph.nodes) ? `${counted(graph.nodes)} nodes` : "",
+      isNumber(graph.edges) ? `${counted(graph.edges)} ${graph.directed ? "directed " : ""}edges` : "",
+      isNumber(graph.features) ? `${counted(graph.features)} features` : "",
+      isNumber(graph.classes) ? `${counted(graph.classes)} ${outputWord(task)}` : "",
+      isNumber(graph.homophily) ? `${percent(graph.homophily)} of edges join nodes of the same class` : "",
     ].filter(Boolean);
     if (facts.length) parts.push(make("p", {}, `The graph: ${facts.join(", ")}.`));
   }
@@ -76,27 +76,27 @@ function historySection({ history, headline }) {
   const { epoch } = history;
   const metric = headline?.metric ?? "metric";
   const chosen = headline?.best_epoch;
-  const best = known(chosen) ? { at: chosen, text: `best epoch ${chosen}` } : null;
-  const toldBest = best ? `; ${best.text}` : "";
+  const best = isNumber(chosen) ? { at: chosen, text: `best epoch ${chosen}` } : null;
+  const bestText = best ? `; ${best.text}` : "";
   const ends = (values) => {
-    const finite = values.filter(known);
+    const finite = values.filter(isNumber);
     return finite.length ? [finite[0], finite.at(-1)] : [null, null];
   };
   const figures = [];
   const losses = [["training loss", history.loss], ["validation loss", history.val_loss]]
-    .filter(([, values]) => filledList(values) && values.some(known))
+    .filter(([, values]) => filledList(values) && values.some(isNumber))
     .map(([name, values], place) => ({ name, values, ...SERIES_STYLES[place] }));
   if (losses.length) {
-    const told = losses.map(({ name, values }) => `${name} from ${ends(values).map(plain).join(" to ")}`);
+    const ranges = losses.map(({ name, values }) => `${name} from ${ends(values).map(plain).join(" to ")}`);
     figures.push(figure({
       title: "Loss", legend: legendOf(losses),
       paint: lineChart({ at: epoch, series: losses, acrossName: "epoch", upName: "loss", mark: best,
-        label: `Loss over ${epoch.length} epochs: ${listed(told)}${toldBest}.` }),
+        label: `Loss over ${epoch.length} epochs: ${listed(ranges)}${bestText}.` }),
       numbers: () => table(["epoch", ...losses.map(({ name }) => name)],
         epoch.map((value, place) => [String(value), ...losses.map(({ values }) => plain(values[place]))])),
     }));
   }
-  if (filledList(history.val) && history.val.some(known)) {
+  if (filledList(history.val) && history.val.some(isNumber)) {
     const name = `validation ${words(metric)}`;
     const series = [{ name, values: history.val, ...SERIES_STYLES[0] }];
     const text = (value) => scored(metric, value);
@@ -104,7 +104,7 @@ function historySection({ history, headline }) {
       title: `Validation ${words(metric)}`, legend: legendOf(series),
       paint: lineChart({ at: epoch, series, acrossName: "epoch", upName: words(metric), mark: best, valueText: text,
         upText: (value) => (isError(metric) ? tickText(value) : `${tickText(Number((100 * value).toPrecision(6)))}%`),
-        label: `${name} over ${epoch.length} epochs, from ${ends(history.val).map(text).join(" to ")}${toldBest}.` }),
+        label: `${name} over ${epoch.length} epochs, from ${ends(history.val).map(text).join(" to ")}${bestText}.` }),
       numbers: () => table(["epoch", name], epoch.map((value, place) => [String(value), text(history.val[place])])),
     }));
   }
@@ -126,20 +126,20 @@ function confusionSection(data) {
   const mistakes = counts.flatMap((row, truth) => row.map((count, guess) => ({ truth, guess, count })))
     .filter(({ truth, guess, count }) => truth !== guess && count > 0).sort((a, b) => b.count - a.count);
   const worst = mistakes[0];
-  const told = `${counted(right)} of ${counted(total)} test nodes are on the diagonal${worst
+  const summary = `${counted(right)} of ${counted(total)} test nodes are on the diagonal${worst
     ? `; most often ${names[worst.truth]} is taken for ${names[worst.guess]} (${counted(worst.count)} times)` : ""}.`;
   const frequent = (limit) => table(["true class", "predicted", "nodes", "of the true class"], mistakes.slice(0, limit)
     .map(({ truth, guess, count }) => [names[truth], names[guess], counted(count), percent(count / totals[truth])]), { left: 2 });
   if (counts.length > 20) {
-    return [make("p", {}, told), make("h3", {}, "The most frequent confusions"), mistakes.length
+    return [make("p", {}, summary), make("h3", {}, "The most frequent confusions"), mistakes.length
       ? scrolling("The most frequent confusions", frequent(40)) : make("p", {}, "There are none.")];
   }
-  return [make("p", {}, told),
+  return [make("p", {}, summary),
     make("div", { class: counts.length > 12 ? "figures one" : "figures" },
       figure({
         title: "Counts on the test part",
-        note: "Outlined: right. The shade grows with the share of the row.",
-        paint: confusionMatrix(counts, names, `Confusion matrix of ${names.length} classes: ${told}`),
+        note: "Outlined: right. Stronger colour: a larger fraction of the row.",
+        paint: confusionMatrix(counts, names, `Confusion matrix of ${names.length} classes: ${summary}`),
         numbers: () => table(["true \\ predicted", ...names], counts.map((row, place) => [names[place], ...row.map(counted)])),
       }),
       make("div", {}, make("h3", {}, "The most frequent confusions"), mistakes.length
@@ -149,7 +149,7 @@ function confusionSection(data) {
 const SLICES = {
   class: ["By class", "The true class of a node."],
   degree: ["By degree", "How many neighbours a node has."],
-  homophily: ["By local homophily", "The share of a node's neighbours that have its class."],
+  homophily: ["By local homophily", "The fraction of a node's neighbours that have its class."],
 };
 
 function sliceSection({ slices, headline }) {
@@ -157,8 +157,8 @@ function sliceSection({ slices, headline }) {
   const overall = headline?.metric === "accuracy" ? headline.test : null;
   const figures = Object.entries(SLICES).filter(([key]) => filledList(slices[key])).map(([key, [title, note]]) => {
     const all = slices[key];
-    // Beyond what one can read, the weakest: those are looked for.
-    const measured = all.filter(({ accuracy }) => known(accuracy));
+    // Of too many groups, show those with the lowest accuracy.
+    const measured = all.filter(({ accuracy }) => isNumber(accuracy));
     const rows = all.length <= 30 ? all : measured.sort((a, b) => a.accuracy - b.accuracy).slice(0, 30);
     const text = ({ count, accuracy }) => `${percent(accuracy)} of ${counted(count)}`;
     const weakest = measured.reduce((a, b) => (b.accuracy < a.accuracy ? b : a), measured[0]);
@@ -166,7 +166,7 @@ function sliceSection({ slices, headline }) {
       title, note: rows.length < all.length ? `${note} The 30 with the lowest accuracy of ${all.length}.` : note,
       paint: barChart({
         rows: rows.map((row) => ({ name: row.name, value: row.accuracy, text: text(row) })),
-        high: 1, reference: known(overall) ? { value: overall, text: `all: ${percent(overall)}` } : null,
+        high: 1, reference: isNumber(overall) ? { value: overall, text: `all: ${percent(overall)}` } : null,
         label: `Test accuracy ${title.toLowerCase()}, ${all.length} groups${weakest
           ? `; lowest ${percent(weakest.accuracy)} for ${weakest.name} (${counted(weakest.count)} nodes)` : ""}.`,
       }),
@@ -180,16 +180,16 @@ function sliceSection({ slices, headline }) {
 function calibrationSection({ calibration }) {
   if (!calibration || !filledList(calibration.bins)) return null;
   const { bins, error } = calibration;
-  const told = known(error) ? `The expected calibration error is ${plain(error)}` : "Reliability diagram";
+  const summary = isNumber(error) ? `The expected calibration error is ${plain(error)}` : "Reliability diagram";
   const filled = bins.filter(({ count }) => count > 0);
-  return [make("p", {}, "On the dashed line, what the model calls probable is as often right. " +
+  return [make("p", {}, "On the dashed line, predictions are right as often as their probability says. " +
     "Below it the model is too sure, above it not sure enough."),
     make("div", { class: "figures one square" }, figure({
       title: "Reliability on the test part",
-      note: `${told}. Larger points stand for more nodes; the grey bars count them.`,
-      paint: reliability(bins, `${told}; share correct by predicted probability: ${listed(filled.map((bin) =>
+      note: `${summary}. Larger points stand for more nodes; the grey bars count them.`,
+      paint: reliability(bins, `${summary}; fraction correct by predicted probability: ${listed(filled.map((bin) =>
         `${percent(bin.accuracy)} at ${percent(bin.confidence)}`))}.`),
-      numbers: () => table(["probability", "nodes", "mean probability", "share correct"], bins.map((bin) =>
+      numbers: () => table(["probability", "nodes", "mean probability", "fraction correct"], bins.map((bin) =>
         [`${plain(bin.low)} to ${plain(bin.high)}`, counted(bin.count), percent(bin.confidence, 2), percent(bin.accuracy, 2)])),
     }))];
 }
@@ -201,11 +201,11 @@ function compositionSection(data) {
   if (filledList(kinds)) {
     const panels = [
       ["tokens", "Tokens per list", plain, "The mean number of tokens of each kind in a list."],
-      ["attention", "Attention", percent, "The share of all attention that tokens of this kind receive."],
+      ["attention", "Attention", percent, "The fraction of all attention that tokens of this kind receive."],
       ["effect", "Effect", plain, `How much hiding one token changes the ${quantityOf(data)}, on average, up or down.`],
     ];
     for (const [key, title, text, note] of panels) {
-      const rows = kinds.filter((kind) => known(kind[key]))
+      const rows = kinds.filter((kind) => isNumber(kind[key]))
         .map((kind) => ({ name: kind.kind, value: kind[key], text: text(kind[key]) }));
       if (rows.length === 0) continue;
       figures.push(figure({ title, note, paint: barChart({ rows, high: Math.max(...rows.map(({ value }) => value)),
@@ -213,10 +213,10 @@ function compositionSection(data) {
       numbers: () => table(["kind", title], rows.map((row) => [row.name, row.text])) }));
     }
   }
-  const found = ["class", "degree"].filter((key) => filledList(effects?.[key]));
+  const groupings = ["class", "degree"].filter((key) => filledList(effects?.[key]));
   const present = kindsOf((kinds ?? []).map(({ kind }) => kind))
-    .filter(({ name }) => found.some((key) => effects[key].some((row) => known(row[name]))));
-  for (const key of found) {
+    .filter(({ name }) => groupings.some((key) => effects[key].some((row) => isNumber(row[name]))));
+  for (const key of groupings) {
     const all = effects[key];
     const rows = all.slice(0, 30);
     dots.push(figure({
@@ -230,13 +230,13 @@ function compositionSection(data) {
     }));
   }
   const rows = [figures, dots].filter(filledList).map((row) => make("div", { class: "figures" }, row));
-  const drawn = known(averaged) ? make("p", {}, `Averages over ${counted(averaged)} nodes, drawn evenly from the graph.`) : null;
+  const drawn = isNumber(averaged) ? make("p", {}, `Averages over ${counted(averaged)} nodes, drawn at random from the graph.`) : null;
   return rows.length ? [drawn, ...rows] : null;
 }
 
-// Beside the effects that are drawn: how many nodes, and the shares of attention.
+// The effects that are drawn, with the number of nodes and the fractions of attention.
 function effectTable(key, rows, kinds) {
-  const counts = rows.some(({ count }) => known(count));
+  const counts = rows.some(({ count }) => isNumber(count));
   const attention = rows.some((row) => row.attention);
   return table(
     [key, ...(counts ? ["nodes"] : []), ...kinds, ...(attention ? kinds.map((kind) => `attention, ${kind}`) : [])],
@@ -253,13 +253,13 @@ function faithfulnessSection(data) {
     .map(([name, key], place) => ({ name, values: faithfulness[key], ...SERIES_STYLES[place] }));
   if (series.length === 0) return null;
   const at = series[0].values.map((_, place) => place);
-  const told = series.map(({ name, values }) => `${name} ${plain(values[0])} to ${plain(values.at(-1))}`);
-  return [make("p", {}, "Tokens are hidden one after the other: the faster a curve falls, the better its order names the " +
-    "tokens the prediction rests on."),
+  const ranges = series.map(({ name, values }) => `${name} ${plain(values[0])} to ${plain(values.at(-1))}`);
+  return [make("p", {}, "Tokens are hidden one after the other. The faster a curve falls, the better its order finds the " +
+    "tokens that the prediction depends on."),
     make("div", { class: "figures one" }, figure({
       title: `What is left of the ${quantityOf(data)}`, legend: legendOf(series),
       paint: lineChart({ at, series, acrossName: "tokens hidden", upName: `mean ${quantity}`,
-        label: `Mean ${quantityOf(data)} after hiding up to ${at.length - 1} tokens: ${listed(told)}.` }),
+        label: `Mean ${quantityOf(data)} after hiding up to ${at.length - 1} tokens: ${listed(ranges)}.` }),
       numbers: () => table(["tokens hidden", ...series.map(({ name }) => name)], at.map((place) =>
         [String(place), ...series.map(({ values }) => plain(values[place]))])),
     }))];
@@ -271,31 +271,32 @@ function rewiringSection({ rewiring }) {
     const { histogram: { edges, counts }, nodes, mean, to_supers: toSupers } = rewiring[kind];
     const { elsewhere, estimate_elsewhere: estimateElsewhere } = rewiring[kind];
     const facts = [
-      known(nodes) ? `${counted(nodes)} nodes` : "",
-      known(toSupers) ? `${plain(toSupers)} of the mass goes to the super nodes themselves` : "",
-      known(elsewhere) ? `nodes other than the source lose ${plain(elsewhere)}` : "",
-      known(estimateElsewhere) ? `from the two rankings at least ${plain(estimateElsewhere)} of that can be seen` : "",
+      isNumber(nodes) ? `${counted(nodes)} nodes` : "",
+      isNumber(toSupers) ? `${plain(toSupers)} of the probability goes to the super nodes themselves` : "",
+      isNumber(elsewhere) ? `nodes other than the source lose ${plain(elsewhere)}` : "",
+      isNumber(estimateElsewhere) ? `an estimate from rankings gives at least ${plain(estimateElsewhere)} of that` : "",
     ].filter(Boolean);
     const rules = [{ name: "mean", at: mean }]
-      .filter(({ at }) => known(at))
+      .filter(({ at }) => isNumber(at))
       .map((rule) => ({ ...rule, name: `${rule.name} ${plain(rule.at)}`, ink: "plain-ink" }));
-    const told = rules.map(({ name }) => name).join(", ");
+    const summary = rules.map(({ name }) => name).join(", ");
     return figure({
       note: facts.length ? `${facts.join("; ")}.` : null, legend: legendOf(rules),
       title: `${kind[0].toUpperCase()}${kind.slice(1)}-aware connections`,
       paint: histogramChart({ edges, counts, ink: lookOf(kind).ink, rules,
-        acrossName: known(mean) ? "probability mass moved" : "mass lost by nodes other than the source, by estimate",
-        label: `Probability mass moved by the ${kind}-aware virtual connections, per node${told ? `: ${told}` : ""}.` }),
-      numbers: () => table(["mass moved", "nodes"], counts.map((count, place) =>
-        [`${plain(edges[place])} to ${plain(edges[place + 1])}`, counted(count)]), { caption: told }),
+        acrossName: isNumber(mean) ? "probability moved" : "probability lost by nodes other than the source, estimated",
+        label: `Probability moved by the ${kind}-aware virtual connections, per node${summary ? `: ${summary}` : ""}.` }),
+      numbers: () => table(["probability moved", "nodes"], counts.map((count, place) =>
+        [`${plain(edges[place])} to ${plain(edges[place + 1])}`, counted(count)]), { caption: summary }),
     });
   });
   if (figures.length === 0) return null;
-  return [make("p", {}, "For every node: the PageRank probability that the virtual connections take from some nodes and give " +
-    "to others. 0: nothing moves; 1: everything."), make("div", { class: "figures" }, figures)];
+  return [make("p", {}, "Virtual connections are edges to super nodes; they change the PageRank of a node. Shown is the " +
+    "probability that they move from some nodes to others: 0 is nothing, 1 is everything."),
+    make("div", { class: "figures" }, figures)];
 }
 
-// One node's mass transfer, in the page of that node.
+// How super nodes change the PageRank of one node, in the page of that node.
 function transferSection({ transfer }) {
   const kinds = Object.keys(transfer ?? {});
   if (kinds.length === 0) return null;
@@ -309,19 +310,19 @@ function transferSection({ transfer }) {
     });
     return make("div", {}, make("h3", {}, `${kind[0].toUpperCase()}${kind.slice(1)}-aware connections`),
       make("p", {}, `They move ${plain(moved)} of the PageRank of this node, ${plain(toSupers)} of it to the super nodes ` +
-        `themselves.${known(error) ? ` The scores of its tokens were estimated to within ${error.toExponential(1)} of the ` +
-          "exact ones." : ""} The nodes that gain and lose most:`),
+        `themselves.${isNumber(error) ? ` The scores of its tokens were estimated to within ${error.toExponential(1)} of the ` +
+          "exact ones." : ""} The nodes that gain most (brightened) and lose most (faded):`),
       scrolling(`Nodes that ${kind}-aware connections brighten and fade`,
         table(["brightened", "by", "faded", "by"], rows)));
   });
 }
 
 const CRITERIA = {
-  neighbourhood: ["share", "of a node's direct neighbours, the share that is in its list: local topology"],
-  clusters: ["share", "of the clusters of the graph, the share that a list reaches: global topology"],
-  "beyond two hops": ["share", "of the tokens, the share that is more than two hops away: long range"],
-  "same label": ["share", "of the tokens (of an aggregate: of its weight), the share with the node's own class: heterophily"],
-  "edge visits": ["count", "edges looked at to make all lists"],
+  neighbourhood: ["fraction", "fraction of a node's direct neighbours that are in its list (local topology)"],
+  clusters: ["fraction", "fraction of the clusters of the graph that a list reaches (global topology)"],
+  "beyond two hops": ["fraction", "fraction of the tokens that are more than two hops away (long range)"],
+  "same label": ["fraction", "fraction of the tokens, of a hop its weight, with the node's own class (heterophily)"],
+  "edge visits": ["count", "edges followed to make all lists"],
   seconds: ["seconds", "time to make all lists"],
   bytes: ["bytes", "size of all lists"],
 };
@@ -330,9 +331,9 @@ function criteriaSection({ criteria }) {
   if (!criteria || !filledList(criteria.rows) || !filledList(criteria.columns)) return null;
   const { columns, rows, same_label_neighbours: neighbours } = criteria;
   const cell = (value, place) => {
-    if (!known(value)) return MISSING;
-    const kind = CRITERIA[columns[place]]?.[0] ?? (place < 4 ? "share" : "plain");
-    if (kind === "share") {
+    if (!isNumber(value)) return MISSING;
+    const kind = CRITERIA[columns[place]]?.[0] ?? (place < 4 ? "fraction" : "plain");
+    if (kind === "fraction") {
       return [percent(value), make("span", { class: "cell-bar", "aria-hidden": "true" },
         make("span", { style: `width:${Math.max(0, Math.min(100, 100 * value))}%` }))];
     }
@@ -340,7 +341,7 @@ function criteriaSection({ criteria }) {
   };
   return [make("p", {}, "What the paper asks of a good tokenization, measured for three ways to make the lists."),
     scrolling("Four criteria", table(["tokens", ...columns], rows.map(({ name, values }) => [name, ...values.map(cell)]))),
-    known(neighbours) ? make("p", { class: "note" },
+    isNumber(neighbours) ? make("p", { class: "note" },
       `To compare with “same label”: ${percent(neighbours)} of direct neighbours have the node's own class.`) : null,
     make("dl", { class: "terms" }, columns.filter((name) => CRITERIA[name]).map((name) =>
       [make("dt", {}, name), make("dd", {}, CRITERIA[name][1])]))];
@@ -348,7 +349,7 @@ function criteriaSection({ criteria }) {
 
 function stageSection({ stages }) {
   if (!filledList(stages)) return null;
-  const total = stages.reduce((sum, { seconds }) => sum + (known(seconds) ? seconds : 0), 0);
+  const total = stages.reduce((sum, { seconds }) => sum + (isNumber(seconds) ? seconds : 0), 0);
   const numbers = () => table(["stage", "seconds", "peak memory", "bytes"], stages.map((stage) =>
     [stage.name, plain(stage.seconds), bytesText(stage.peak_bytes), counted(stage.peak_bytes)]));
   const panels = [
@@ -356,7 +357,7 @@ function stageSection({ stages }) {
     ["peak_bytes", "Peak memory", bytesText, "The most memory the process held up to the end of the stage."],
   ];
   const figures = panels.map(([key, title, text, note]) => {
-    const rows = stages.filter((stage) => known(stage[key]))
+    const rows = stages.filter((stage) => isNumber(stage[key]))
       .map((stage) => ({ name: stage.name, value: stage[key], text: text(stage[key]) }));
     if (rows.length === 0) return null;
     const most = rows.reduce((a, b) => (b.value > a.value ? b : a));

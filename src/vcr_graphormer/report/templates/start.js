@@ -1,4 +1,4 @@
-// Put the page together. A section that fails says so in its place and leaves the others alone.
+// Put the page together. A section that fails shows a message and leaves the others alone.
 
 const SECTIONS = [
   ["summary", "Summary", headlineSection],
@@ -27,7 +27,7 @@ function themeButton() {
   return button;
 }
 
-// The address keeps the node of the explorer, so links inside the page move the view and the focus only.
+// The address holds the node of the explorer, so links inside the page only move the view and the focus.
 function pageLink(id, text, options = {}) {
   return make("a", { ...options, href: `#${id}`, click: (event) => {
     event.preventDefault();
@@ -39,7 +39,7 @@ function pageLink(id, text, options = {}) {
 
 function start() {
   const data = JSON.parse(document.getElementById("data").textContent);
-  neighbourKinds(data.explorer?.layout).forEach(lookOf);  // one look per kind in all sections, in the order of the list
+  neighbourKinds(data.explorer?.layout).forEach(lookOf);  // before any section: looks are given in the order of the list
   const made = [];
   for (const [id, title, build] of SECTIONS) {
     let content;
