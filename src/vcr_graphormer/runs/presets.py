@@ -18,7 +18,7 @@ _CHANGES: dict[str, dict[str, int]] = {
 
 
 def load_preset(dataset: str, variant: str = "default") -> dict[str, dict[str, Any]]:
-    """Return the TOML tables of a dataset's preset; empty for your own data.
+    """Return the TOML tables of a dataset's preset; empty where there is none, as for your own data.
 
     `default` is our best; `paper` is the paper's method with the authors' settings. Two variants of `paper` leave
     something out: `hops` all neighbours (as NAGphormer does), `pagerank` all super nodes.
@@ -34,7 +34,8 @@ def load_preset(dataset: str, variant: str = "default") -> dict[str, dict[str, A
     if published is None:
         return {}
     name = f"{published.name}.toml" if variant == "default" else f"{published.name}.paper.toml"
-    tables = tomllib.loads((resources.files(__package__) / "presets" / name).read_text(encoding="utf-8"))
+    file = resources.files(__package__) / "presets" / name
+    tables = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     if variant in _CHANGES:
         tokens = tables["tokens"]
         tables["tokens"] = {**tokens, **_CHANGES[variant]}

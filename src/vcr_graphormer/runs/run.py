@@ -339,6 +339,9 @@ class Run:
                     f"{tokens.path} was made with tokens.{name} = {getattr(tokens.settings, name)}, the model was "
                     f"trained with {getattr(self.config.tokens, name)}"
                 )
+        counts, expected = dict(tokens.layout.counts), dict(self.store.layout.counts)
+        if counts != expected:
+            raise StoreError(f"{tokens.path} has the neighbours {counts}, the model was trained with {expected}")
         if tokens.settings.content != self.store.settings.content and tokens.settings.content_tokens:
             raise StoreError(
                 f"{tokens.path} has content neighbours by {tokens.settings.content}, the model was trained with those "

@@ -68,7 +68,7 @@ class TrainConfig:
     label_smoothing: float = setting(0.0, "fraction of each class label that is spread over all classes")
     gradient_clip: float = setting(1.0, "largest norm of the gradient of a step; 0: no limit")
     patience: int = setting(50, "epochs without a better validation metric after which training stops")
-    metric: str = setting("auto", "metric that chooses the best epoch: accuracy, macro_f1, roc_auc, mae, rmse")
+    metric: str = setting("auto", f"metric that chooses the best epoch: {', '.join(METRICS)}")
     average: float = setting(0.0, "decay of the moving average of weights, which is evaluated and kept; 0: off")
     precision: str = setting("auto", "type of products: float32, bfloat16; auto: bfloat16 on a GPU that has it")
     compile: bool = setting(False, "compile the step on a GPU: 10 to 20 s once, then a sixth faster")

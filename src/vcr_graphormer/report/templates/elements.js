@@ -60,8 +60,8 @@ function secondsText(value) {
   return `${value < 10 ? value.toFixed(2) : value.toFixed(1)} s`;
 }
 
-// Errors have the unit of the target; every other metric is a fraction.
-const isError = (metric) => ["mae", "rmse"].includes(metric);
+// These metrics are fractions; every other one is an error, in the unit of the target or one of its own.
+const isError = (metric) => !["accuracy", "macro_f1", "roc_auc"].includes(metric);
 const scored = (metric, value, digits = 2) => (isError(metric) ? plain(value) : percent(value, digits));
 const words = (name) => String(name).replaceAll("_", " ");
 

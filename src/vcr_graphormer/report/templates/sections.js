@@ -18,11 +18,12 @@ const filledList = (list) => Array.isArray(list) && list.length > 0;
 const listed = (texts) => (texts.length < 2 ? texts.join("") : `${texts.slice(0, -1).join(", ")} and ${texts.at(-1)}`);
 
 // The output that is explained.
-const quantityOf = ({ task }) => (task === "regression" ? "predicted value" : "predicted probability");
+const givesValues = ({ explorer }) => Boolean(explorer?.value);
+const quantityOf = (data) => (givesValues(data) ? "predicted value" : "predicted probability");
 
-const outputWord = (task) => ({ regression: "targets", multilabel: "labels" }[task] ?? "classes");
+const outputWord = (data) => (givesValues(data) ? "targets" : data.task === "multilabel" ? "labels" : "classes");
 
-function headlineSection({ headline, reproduce, graph, versions, config, task }) {
+function headlineSection({ headline, reproduce, graph, versions, config, task, explorer }) {
   const parts = [];
   if (headline) {
     const { metric } = headline;
@@ -45,7 +46,7 @@ function headlineSection({ headline, reproduce, graph, versions, config, task })
       isNumber(graph.nodes) ? `${counted(graph.nodes)} nodes` : "",
       isNumber(graph.edges) ? `${counted(graph.edges)} ${graph.directed ? "directed " : ""}edges` : "",
       isNumber(graph.features) ? `${counted(graph.features)} features` : "",
-      isNumber(graph.classes) ? `${counted(graph.classes)} ${outputWord(task)}` : "",
+      isNumber(graph.classes) ? `${counted(graph.classes)} ${outputWord({ task, explorer })}` : "",
       isNumber(graph.homophily) ? `${percent(graph.homophily)} of edges join nodes of the same class` : "",
     ].filter(Boolean);
     if (facts.length) parts.push(make("p", {}, `The graph: ${facts.join(", ")}.`));
@@ -245,9 +246,9 @@ function effectTable(key, rows, kinds) {
 }
 
 function faithfulnessSection(data) {
-  const { faithfulness, task } = data;
+  const { faithfulness } = data;
   if (!faithfulness) return null;
-  const quantity = task === "regression" ? "value" : "probability";
+  const quantity = givesValues(data) ? "value" : "probability";
   const series = [["largest effect first", "effect"], ["most attention first", "attention"], ["in random order", "random"]]
     .filter(([, key]) => filledList(faithfulness[key]))
     .map(([name, key], place) => ({ name, values: faithfulness[key], ...SERIES_STYLES[place] }));
