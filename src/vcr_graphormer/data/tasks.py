@@ -270,8 +270,8 @@ class _Regression:
     def label_rows(self, labels: Array, train: NDArray[np.int64], outputs: int) -> NDArray[np.float32]:
         """Return the targets, roughly standardized, and a last column of 1 where a target is known.
 
-        The deviation is rounded to a power of two and the mean to half a deviation, so that the target of a single
-        node hardly ever changes them.
+        The deviation is rounded to a power of two and the mean to half a deviation: a node's own target hardly ever
+        changes them.
         """
         used = train[known_labels(labels[train])]
         mean, deviation = self.scale(labels, train)
