@@ -27,15 +27,15 @@ FORMAT_VERSION = 1
 # Bytes, counted in this file: lengths and two working arrays per thread; order and arcs while arcs are reversed.
 LINKS_PER_NODE = 12
 LINKS_PER_ARC = 24
-KIND = "likeness"  # the first release gave the format this name
+KIND = "likeness"  # the name of the format, as the first release wrote it
 
 
 @dataclass(frozen=True, eq=False)
 class LinkRanker:
     """A graph made ready to find the nodes with the most similar links.
 
-    The similarity of u and v is Σ A(u, w) A(v, w) / (|A(u, :)| |A(v, :)|), over the nodes w that at most
-    `MOST_LINKS` nodes link to. It is 1 if both link to the same nodes. In a directed graph, links are outgoing arcs.
+    The similarity of u and v is Σ A(u, w) A(v, w) / (|A(u, :)| |A(v, :)|), 1 if both link to the same nodes. Nodes w
+    that more than `MOST_LINKS` nodes link to do not count. In a directed graph, links are outgoing arcs.
 
     Attributes
     ----------

@@ -37,8 +37,8 @@ WEIGHTS_PER_ARC = 12
 RANKER_PER_NODE = 230
 # Residual per edge weight at which the first push of every source stops, before its k-th score is known.
 FIRST_TOLERANCE = 1e-3
-# No push goes below this fraction of the tolerance (1e-5 at the default), or sources with a minute k-th score would
-# push for very long.
+# No push goes below this fraction of the tolerance (1e-5 at the default). Without it, sources with a minute k-th score
+# would push for very long.
 FLOOR = 1.4e-4
 # Up to this tolerance `look_back` is worth the edges it touches (results/ranking_ablation.json).
 LOOK_BACK_BELOW = 0.2
@@ -76,24 +76,10 @@ def rank(
     >>> ranking.ids.tolist(), [f"{score:.3f}" for score in ranking.scores[0]]
     ([[1, 2]], ['0.358', '0.238'])
     """
-    threads = how.get("threads")
-    ranker = Ranker.prepare(
-        graph,
-        connections,
-        restart,
-        seed=how.get("seed", 0),
-        threads=threads,
-        budget=how.get("budget", BUDGET),
-        partitioner=how.get("partitioner", "metis"),
-    )
-    return ranker.rank(
-        sources,
-        k,
-        tolerance=how.get("tolerance", TOLERANCE),
-        leave_out=how.get("leave_out", False),
-        keep_super=how.get("keep_super", False),
-        threads=threads,
-    )
+    options: dict[str, Any] = {**how}
+    preparation = {name: options.pop(name) for name in ("seed", "partitioner", "budget") if name in options}
+    ranker = Ranker.prepare(graph, connections, restart, threads=how.get("threads"), **preparation)
+    return ranker.rank(sources, k, **options)
 
 
 class Options(TypedDict, total=False):
@@ -110,23 +96,7 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False)
 class Ranker:
-    """A rewired graph made ready for ranking. Its vectors are computed once, for any number of sources.
-
-    Attributes
-    ----------
-    arcs : Arcs
-        The arcs of the graph, their weights scaled.
-    assignment : int32 [n]
-        The super node of each node, -1 for none.
-    vectors : Vectors
-        PageRank of super nodes, coarse clusters and hubs.
-    members : Members
-        The nodes of each super node.
-    visits : int
-        Edges touched while preparing.
-    directed : bool
-        Whether the graph is directed.
-    """
+    """A rewired graph made ready for ranking. Its vectors are computed once, for any number of sources."""
 
     stage: ClassVar[str] = "vectors"
     uses_clusters: ClassVar[bool] = True
