@@ -5,86 +5,70 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-# Where each public name lives. They are imported on first use, so that `vcr-graphormer --help` stays fast.
-_HOMES = {
-    "LinkRanker": "ranking.links",
-    "Transfer": "explain.rewiring",
-    "TokenLists": "tokens.lists",
-    "Attributions": "explain.attributions",
-    "GraphSummary": "data.summary",
-    "Explanation": "explain.explanation",
-    "DataConfig": "data.datasets",
-    "Batch": "model.batches",
-    "ClusterError": "errors",
-    "DaskError": "errors",
-    "Config": "runs.config",
-    "ConfigError": "errors",
-    "Connections": "ranking.connections",
-    "Graph": "data.graph",
-    "GraphError": "errors",
-    "Inputs": "model.batches",
-    "Kind": "tokens.kinds",
-    "Layout": "tokens.layout",
-    "ModelConfig": "model.config",
-    "Predictions": "runs.predictions",
-    "Ranker": "ranking.pagerank",
-    "Ranking": "ranking.ranker",
-    "ProcessError": "errors",
-    "RanksError": "errors",
-    "Run": "runs.run",
-    "Split": "data.split",
-    "StoreError": "errors",
-    "TokenConfig": "tokens.config",
-    "TokenStore": "tokens.store",
-    "TrainConfig": "training.config",
-    "TrainingError": "errors",
-    "VCRError": "errors",
-    "VCRGraphormer": "model.transformer",
-    "content_connections": "ranking.connections",
-    "digits": "data.generated",
-    "exact_pagerank": "ranking.exact",
-    "feature_connections": "ranking.connections",
-    "generate": "data.generated",
-    "hop_features": "tokens.hops",
-    "load_config": "runs.config",
-    "load_dataset": "data.datasets",
-    "load_splits": "data.datasets",
-    "paper_split": "data.datasets",
-    "make_inputs": "model.inputs",
-    "rank": "ranking.pagerank",
-    "resume": "runs.launch",
-    "structure_connections": "ranking.connections",
-    "tokenize": "tokens.build",
-    "train": "runs.launch",
-    "train_seeds": "runs.seeds",
-    "write_report": "report.page",
-}
+from .errors import (
+    ClusterError,
+    ConfigError,
+    DaskError,
+    GraphError,
+    ProcessError,
+    RanksError,
+    StoreError,
+    TrainingError,
+    VCRError,
+)
 
-if TYPE_CHECKING:
+__version__ = "0.1.0"
+# The modules of the public names. Each is imported on first use, so that `vcr-graphormer --help` stays fast.
+_NAMES = {
+    "data.datasets": ("DataConfig", "load_dataset", "load_splits", "paper_split"),
+    "data.generated": ("digits", "generate"),
+    "data.graph": ("Graph",),
+    "data.split": ("Split",),
+    "data.summary": ("GraphSummary",),
+    "data.tasks": ("Target",),
+    "explain.attributions": ("Attributions",),
+    "explain.explanation": ("Explanation",),
+    "explain.rewiring": ("Transfer",),
+    "model.batches": ("Batch", "Inputs"),
+    "model.config": ("ModelConfig",),
+    "model.inputs": ("make_inputs",),
+    "model.transformer": ("Attended", "VCRGraphormer"),
+    "ranking.connections": ("Connections", "content_connections", "feature_connections", "structure_connections"),
+    "ranking.exact": ("exact_pagerank",),
+    "ranking.links": ("LinkRanker",),
+    "ranking.pagerank": ("Ranker", "rank"),
+    "ranking.ranker": ("Ranking",),
+    "report.page": ("write_report",),
+    "runs.config": ("Config", "load_config"),
+    "runs.launch": ("resume", "train"),
+    "runs.predictions": ("Predictions",),
+    "runs.run": ("Run",),
+    "runs.seeds": ("train_seeds",),
+    "tokens.build": ("tokenize",),
+    "tokens.config": ("TokenConfig",),
+    "tokens.hops": ("hop_features",),
+    "tokens.kinds": ("Kind",),
+    "tokens.layout": ("Layout",),
+    "tokens.lists": ("TokenLists",),
+    "tokens.store": ("TokenStore",),
+    "training.config": ("TrainConfig",),
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
+
+if TYPE_CHECKING:  # type checkers do not see names that are imported on first use
     from .data.datasets import DataConfig, load_dataset, load_splits, paper_split
     from .data.generated import digits, generate
     from .data.graph import Graph
     from .data.split import Split
     from .data.summary import GraphSummary
-    from .errors import (
-        ClusterError,
-        ConfigError,
-        DaskError,
-        GraphError,
-        ProcessError,
-        RanksError,
-        StoreError,
-        TrainingError,
-        VCRError,
-    )
+    from .data.tasks import Target
     from .explain.attributions import Attributions
     from .explain.explanation import Explanation
     from .explain.rewiring import Transfer
     from .model.batches import Batch, Inputs
     from .model.config import ModelConfig
     from .model.inputs import make_inputs
-    from .model.transformer import VCRGraphormer
+    from .model.transformer import Attended, VCRGraphormer
     from .ranking.connections import Connections, content_connections, feature_connections, structure_connections
     from .ranking.exact import exact_pagerank
     from .ranking.links import LinkRanker
@@ -106,6 +90,7 @@ if TYPE_CHECKING:
     from .training.config import TrainConfig
 
 __all__ = [
+    "Attended",
     "Attributions",
     "Batch",
     "ClusterError",
@@ -131,6 +116,7 @@ __all__ = [
     "Run",
     "Split",
     "StoreError",
+    "Target",
     "TokenConfig",
     "TokenLists",
     "TokenStore",

@@ -1,9 +1,12 @@
-"""What can go wrong, by kind. Every message names the value, the rule and the way out."""
+"""The errors of this package. Every message names the value, the rule and the way out."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+
+# Names less similar than this are not suggested; difflib's ratio, 1 for equal names.
+_LEAST_SIMILARITY = 0.5
 
 
 class VCRError(Exception):
@@ -27,26 +30,26 @@ class DaskError(VCRError, RuntimeError):
 
 
 class TrainingError(VCRError, ArithmeticError):
-    """Training went astray: the loss is no longer a number."""
+    """Training failed: the loss is infinite or not a number."""
 
 
 class ProcessError(VCRError, ConnectionError):
     """Another of the processes that train together failed or cannot be reached."""
 
 
-# The names of the first release.
+# The first release used these names; they stay as aliases.
 ClusterError = DaskError
 RanksError = ProcessError
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> ConfigError:
-    """The refusal of an unknown name, with the nearest known one.
+    """Return the error for an unknown name; it suggests the nearest known one.
 
     >>> print(unknown_name("dataset", "PubMedd", ["PubMed", "CS"]))
     unknown dataset 'PubMedd'; did you mean 'PubMed'? (known: PubMed, CS)
     """
     names = list(known)
     by_lower_case = {candidate.lower(): candidate for candidate in names}
-    near = difflib.get_close_matches(name.lower(), by_lower_case, n=1, cutoff=0.5)
-    hint = f"; did you mean '{by_lower_case[near[0]]}'?" if near else ";"
+    nearest = difflib.get_close_matches(name.lower(), by_lower_case, n=1, cutoff=_LEAST_SIMILARITY)
+    hint = f"; did you mean '{by_lower_case[nearest[0]]}'?" if nearest else ";"
     return ConfigError(f"unknown {kind} '{name}'{hint} (known: {', '.join(names)})")

@@ -60,7 +60,7 @@ def test_tokenize(tmp_path: Path) -> None:
     text = run(*arguments)
     for part in (
         "structure ranking: done",
-        "edge visits",
+        "edges touched",
         "peak memory",
         "1,797 nodes, 19 tokens each (1 self, 2 hops",
     ):

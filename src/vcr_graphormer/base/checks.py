@@ -1,4 +1,4 @@
-"""Checks of numbers, arrays and node ids that a caller gives: the value, the rule, the way out."""
+"""Check numbers, arrays, node ids and settings that a caller gives. Errors name the value and the rule."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from ..errors import ConfigError, GraphError
 
 Array: TypeAlias = NDArray[Any]
-LARGEST_ID = np.iinfo(np.int32).max
+LARGEST_ID = np.iinfo(np.int32).max  # node ids are stored as int32
 
 
 def to_numpy(value: Any, name: str) -> Array:
-    """A NumPy array of a NumPy, torch or nested-list value; ragged input is refused."""
+    """Return a NumPy array of a NumPy array, a torch tensor or nested lists; refuse anything but plain numbers."""
     if value is None:
         raise GraphError(f"{name} is None; give an array")
     if hasattr(value, "detach"):  # a torch tensor, without importing torch
@@ -35,7 +35,7 @@ def to_numpy(value: Any, name: str) -> Array:
 
 
 def to_whole_numbers(array: Array, name: str) -> NDArray[np.integer[Any]]:
-    """Integers from integers, or from floats that are whole; anything else is refused with its place."""
+    """Return integers as they are and whole floats as int64; refuse the rest with the index of the first."""
     largest = np.iinfo(np.int64).max
     if array.dtype == np.uint64 and array.size and array.max() > largest:
         raise GraphError(f"{name} holds {array.max()}, which is too large: numbers must be below 2**63")
@@ -49,14 +49,28 @@ def to_whole_numbers(array: Array, name: str) -> NDArray[np.integer[Any]]:
     whole &= np.where(whole, array, 0.5) == np.floor(np.where(whole, array, 0.0))
     whole &= np.abs(np.where(whole, array, 0.0)) < float(largest)
     if not whole.all():
-        place = tuple(int(i) for i in np.argwhere(~whole)[0])
-        raise GraphError(f"{name}{list(place)} is {array[place]}; it must be a whole number")
+        index = tuple(int(i) for i in np.argwhere(~whole)[0])
+        raise GraphError(f"{name}{list(index)} is {array[index]}; it must be a whole number")
     return array.astype(np.int64)
 
 
+def is_whole(value: Any, *, plain: bool = False) -> bool:
+    """Return whether a value is a whole number; `plain` refuses NumPy's types, which TOML cannot hold.
+
+    >>> is_whole(3), is_whole(np.int64(3)), is_whole(np.int64(3), plain=True), is_whole(True), is_whole(3.0)
+    (True, True, False, False, False)
+    """
+    return isinstance(value, int if plain else int | np.integer) and not isinstance(value, bool)
+
+
+def is_number(value: Any, *, plain: bool = False) -> bool:
+    """Return whether a value is a whole number or a float; `plain` as in `is_whole`."""
+    return is_whole(value, plain=plain) or isinstance(value, float if plain else float | np.floating)
+
+
 def check_count(value: Any, name: str) -> int:
-    """A whole number from 0 to the largest node id we can store (int32)."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+    """Return a whole number from 0 to the largest node id; refuse any other value."""
+    if not is_whole(value):
         raise GraphError(f"{name} is {value!r}; it must be a whole number")
     if value < 0 or value > LARGEST_ID:
         raise GraphError(f"{name} is {value}; it must be between 0 and {LARGEST_ID}")
@@ -64,14 +78,14 @@ def check_count(value: Any, name: str) -> int:
 
 
 def check_seed(seed: Any) -> int:
-    """A whole number of 0 or more."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+    """Return a whole number of 0 or more; refuse any other value."""
+    if not is_whole(seed) or seed < 0:
         raise ConfigError(f"seed is {seed!r}; it must be a whole number of 0 or more")
     return int(seed)
 
 
 def check_sources(sources: Any, num_nodes: int, name: str = "sources") -> NDArray[np.int64]:
-    """Node ids as int64 [m], every one within the graph; a boolean mask [n] names its nodes."""
+    """Return node ids as int64 [m], each within the graph, from a list of ids or a boolean mask [n]."""
     array = to_numpy(sources, name)
     if array.dtype.kind == "b" and array.shape == (num_nodes,):
         return np.flatnonzero(array)
@@ -90,16 +104,16 @@ def setting(default: Any, text: str) -> Any:
 
 
 def check_whole(config: Any, section: str, name: str, least: int) -> None:
-    """Refuse a setting that is no whole number of at least `least`."""
+    """Refuse a setting that is not a whole number of at least `least`."""
     value = getattr(config, name)
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    if not is_whole(value, plain=True) or value < least:
         raise ConfigError(f"{section}.{name} is {value!r}; it must be a whole number of {least} or more")
 
 
 def check_fraction(config: Any, section: str, name: str) -> None:
-    """Refuse a setting that is no number from 0 to below 1."""
+    """Refuse a setting that is not a number from 0 to below 1."""
     value = getattr(config, name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+    if not is_number(value, plain=True) or not 0 <= value < 1:
         raise ConfigError(f"{section}.{name} is {value!r}; it must be at least 0 and less than 1")
 
 

@@ -1,4 +1,4 @@
-"""How long work shows itself: bars on a terminal, plain lines in a log, one closing table."""
+"""Show progress and results: bars on a terminal, plain lines in a log, tables at the end."""
 
 from __future__ import annotations
 
@@ -21,9 +21,19 @@ if TYPE_CHECKING:
     from ..runs.predictions import Predictions
     from ..runs.run import Run
 
+LOG_WIDTH = 120  # columns of a table in a log or a pipe, which has no width of its own
+EXPLANATION_WIDTH = 140  # the same for explanations, whose tables have eight columns
+LINES_IN_A_LOG = 10  # about so many epochs are reported in a log
+LISTED_CLASSES = 3  # most probable classes shown per node
+
+
+def make_console(log_width: int = LOG_WIDTH) -> Console:
+    """Return a console as wide as the terminal, or of `log_width` columns if there is none."""
+    return Console(width=None if sys.stdout.isatty() else log_width)
+
 
 class StageProgress:
-    """A `progress(stage, done, total)` callback: a bar per stage on a terminal, a line per finished stage elsewhere."""
+    """A `progress(stage, done, total)` callback: one bar per stage on a terminal, one line per stage in a log."""
 
     def __init__(self) -> None:
         self.on_terminal = sys.stderr.isatty()
@@ -51,12 +61,13 @@ class StageProgress:
 
 
 def print_stages(file: Path) -> None:
-    """The closing table: time, edge visits and peak memory of each stage."""
+    """Print time, edges touched and peak memory of each stage."""
     if not file.is_file():
         return
-    table = Table(title="what it cost")
+    caption = "edges touched: how many edges the stage read, repeats included"
+    table = Table(title="time and memory of each stage", caption=caption)
     table.add_column("stage")
-    for title in ("seconds", "edge visits", "peak memory"):
+    for title in ("seconds", "edges touched", "peak memory"):
         table.add_column(title, justify="right")
     for stage, row in json.loads(file.read_text()).items():
         visits = f"{int(row['visits']):,}" if row["visits"] else ""
@@ -65,9 +76,9 @@ def print_stages(file: Path) -> None:
 
 
 class EpochProgress:
-    """An `on_epoch(row)` callback: a bar with loss and validation metric on a terminal, a line now and then elsewhere.
+    """An `on_epoch(row)` callback that shows loss and validation metric: a bar on a terminal, some lines in a log.
 
-    It draws among the bars of `stages`, since a terminal has room for one live display only.
+    Its bar is one of the bars of `stages`, since a terminal can have only one live display.
     """
 
     def __init__(self, epochs: int, stages: StageProgress) -> None:
@@ -82,13 +93,13 @@ class EpochProgress:
             if self.task is None or epoch == 1:
                 self.task = self.stages.bars.add_task("training", total=self.epochs)
             self.stages.bars.update(self.task, completed=epoch, description=f"training  {text}")
-        elif epoch == 1 or epoch % max(1, self.epochs // 10) == 0:
+        elif epoch == 1 or epoch % max(1, self.epochs // LINES_IN_A_LOG) == 0:
             sys.stderr.write(f"epoch {epoch}: {text}\n")
             sys.stderr.flush()
 
 
 def print_history(run: Run) -> None:
-    """The closing table of a run."""
+    """Print the metrics of a run, its size and its times."""
     metrics = run.metrics
     table = Table(
         title=f"{metrics['dataset']}: {metrics['metric']}, best epoch {metrics['best_epoch']} of {metrics['epochs']}"
@@ -98,9 +109,9 @@ def print_history(run: Run) -> None:
     for name in metrics["scores"]["test"]:
         table.add_row(name, *(_number(metrics["scores"][part][name]) for part in ("train", "val", "test")))
     Console().print(table)
-    spent = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in metrics["timings"].items())
-    text = f"{metrics['parameters']:,} parameters on {metrics['device']}; {spent}"
-    Console(width=None if sys.stdout.isatty() else 120).print(text, highlight=False)
+    times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in metrics["timings"].items())
+    text = f"{metrics['parameters']:,} parameters on {metrics['device']}; {times}"
+    make_console().print(text, highlight=False)
 
 
 def _number(value: float | None) -> str:
@@ -108,7 +119,7 @@ def _number(value: float | None) -> str:
 
 
 def print_scores(scores: dict[str, dict[str, float]]) -> None:
-    """Metrics by part."""
+    """Print the metrics of each part of the split."""
     table = Table("metric", *scores)
     for name in next(iter(scores.values())):
         table.add_row(name, *(_number(scores[part][name]) for part in scores))
@@ -116,28 +127,33 @@ def print_scores(scores: dict[str, dict[str, float]]) -> None:
 
 
 def print_summary(summary: dict[str, Any]) -> None:
-    """Mean and deviation over seeds."""
-    table = Table("part", "mean", "std", "seeds", title=escape(f"{summary['dataset']}: {summary['metric']}"))
+    """Print mean and standard deviation over seeds."""
+    table = Table("part", "mean", "deviation", "seeds", title=escape(f"{summary['dataset']}: {summary['metric']}"))
     for part in ("train", "val", "test"):
         row = summary[part]
         table.add_row(part, f"{row['mean']:.4f}", f"{row['std']:.4f}", str(len(row["values"])))
     Console().print(table)
 
 
-def print_explanation(found: Explanation) -> None:
-    """A node's prediction and its tokens."""
+def print_explanation(explanation: Explanation) -> None:
+    """Print the prediction of a node, and one row per token."""
     from ..data.tasks import TASKS
 
-    name = f" ({found.name})" if found.name is not None else ""
-    value = found.outputs[found.explained]
-    what = f"value {value:.5g}" if TASKS[found.task].gives_values else f"{found.explained} with probability {value:.4f}"
-    truth = "unknown" if found.label is None else found.label
-    title = escape(f"node {found.node}{name}: {what}; its label: {truth}")
-    columns = ("token", "node", "score", "hops away", "training label", "attention", "readout", "effect")
-    table = Table(title=title, caption="effect: what the token adds to the value above; hidden, it is lower by that")
-    for column in columns:
+    name = f" ({explanation.name})" if explanation.name is not None else ""
+    value = explanation.outputs[explanation.explained]
+    prediction = f"{explanation.explained} with probability {value:.4f}"
+    if TASKS[explanation.task].gives_values:
+        prediction = f"value {value:.5g}"
+    label = "unknown" if explanation.label is None else explanation.label
+    title = escape(f"node {explanation.node}{name}: {prediction}; its label: {label}")
+    caption = (
+        "attention, readout: weight of the token in the encoder and in the final vector. "
+        "effect: by how much hiding the token lowers the number above."
+    )
+    table = Table(title=title, caption=caption)
+    for column in ("token", "node", "score", "hops away", "training label", "attention", "readout", "effect"):
         table.add_column(column, justify="left" if column in ("token", "training label") else "right")
-    for token in found.tokens:
+    for token in explanation.tokens:
         if token.super_node is not None:
             node = f"super node {token.super_node}"
         elif token.node is None:
@@ -154,37 +170,39 @@ def print_explanation(found: Explanation) -> None:
             f"{token.readout:.4f}",
             f"{token.effect:+.4f}",
         )
-    Console(width=None if sys.stdout.isatty() else 140).print(table)
+    make_console(EXPLANATION_WIDTH).print(table)
 
 
-def print_rewiring(moved: dict[str, dict[str, Any]]) -> None:
-    """What the super nodes do to the PageRank of an explained node."""
+def print_rewiring(transfers: dict[str, dict[str, Any]]) -> None:
+    """Print how super nodes change the PageRank of an explained node."""
 
     def names(rows: list[dict[str, Any]], sign: str) -> str:
         return ", ".join(f"{row['name'] or row['node']} ({sign}{row['amount']:.4f})" for row in rows) or "none"
 
-    for kind, row in moved.items():
+    for kind, row in transfers.items():
         text = (
             f"{kind} connections move {row['moved']:.3f} of its PageRank, {row['to_supers']:.3f} of it to super nodes\n"
-            f"  brightened: {names(row['brightened'], '+')}\n  faded: {names(row['faded'], '-')}\n"
-            f"  scores of its {kind} tokens: estimated to within {row['largest_error']:.1e} of the exact ones"
+            f"  nodes that gain, or are brightened: {names(row['brightened'], '+')}\n"
+            f"  nodes that lose, or are faded: {names(row['faded'], '-')}\n"
+            f"  scores of its {kind} tokens differ from exact PageRank by at most {row['largest_error']:.1e}"
         )
-        Console(width=None if sys.stdout.isatty() else 140).print(escape(text), highlight=False)
+        make_console(EXPLANATION_WIDTH).print(escape(text), highlight=False)
 
 
 def print_kinds(summary: dict[str, Any]) -> None:
-    """Effect and attention of the kinds of tokens in a whole run."""
-    table = Table("kind", "tokens", "attention", "effect of one", title=f"{summary['nodes']:,} nodes")
+    """Print effect and attention of each kind of token, as means over many nodes."""
+    columns = ("kind of token", "tokens per list", "attention", "effect of one token")
+    table = Table(*columns, title=f"means over {summary['nodes']:,} nodes")
     for row in summary["kinds"]:
         attention = "none" if row["attention"] is None else f"{row['attention']:.3f}"
         table.add_row(row["kind"], f"{row['tokens']:.1f}", attention, f"{row['effect']:.4f}")
     Console().print(table)
     kinds = [row["kind"] for row in summary["kinds"]]
     for by, rows in summary["effects"].items():
-        table = Table(by, "nodes", *kinds, title=f"mean absolute effect of one token (share of attention), by {by}")
+        table = Table(by, "nodes", *kinds, title=f"mean absolute effect of one token (fraction of attention), by {by}")
         for row in rows:
             table.add_row(escape(row["name"]), f"{row['count']:,}", *(_effect(row, kind) for kind in kinds))
-        Console(width=None if sys.stdout.isatty() else 120).print(table)
+        make_console().print(table)
 
 
 def _effect(row: dict[str, Any], kind: str) -> str:
@@ -193,23 +211,24 @@ def _effect(row: dict[str, Any], kind: str) -> str:
     return f"{row[kind]:.4f}" + (f" ({row['attention'][kind]:.2f})" if row["attention"] else "")
 
 
-def print_predictions(found: Predictions, rows: int = 20) -> None:
-    """The first predictions as a table: the decision and the three largest probabilities."""
+def print_predictions(predictions: Predictions, rows: int = 20) -> None:
+    """Print the first predictions, each with the largest probabilities."""
     from ..data.tasks import TASKS
 
-    table = Table("node", "prediction", "probabilities" if not TASKS[found.task].gives_values else "")
-    given = found.class_names or tuple(str(number) for number in range(found.probabilities.shape[1]))
-    classes = [escape(label) for label in given]
-    for row in range(min(rows, len(found))):
-        name = escape(str(found.nodes[row] if found.names is None else found.names[row]))
-        chances = found.probabilities[row]
-        if TASKS[found.task].gives_values:
-            table.add_row(name, ", ".join(f"{value:.5g}" for value in chances))
+    task = TASKS[predictions.task]
+    table = Table("node", "prediction", "probabilities" if not task.gives_values else "")
+    names = predictions.class_names or tuple(str(number) for number in range(predictions.probabilities.shape[1]))
+    classes = [escape(name) for name in names]
+    for row in range(min(rows, len(predictions))):
+        node = escape(str(predictions.nodes[row] if predictions.names is None else predictions.names[row]))
+        outputs, label = predictions.probabilities[row], predictions.labels[row]
+        if task.gives_values:
+            table.add_row(node, ", ".join(f"{value:.5g}" for value in outputs))
             continue
-        best = chances.argsort()[::-1][:3]
-        decided = [int(found.labels[row])] if TASKS[found.task].has_classes else found.labels[row].nonzero()[0]
-        shown = ", ".join(classes[label] for label in decided) or "none"
-        table.add_row(name, shown, ", ".join(f"{classes[label]} {chances[label]:.3f}" for label in best))
+        best = outputs.argsort()[::-1][:LISTED_CLASSES]
+        columns = [int(label)] if task.has_classes else label.nonzero()[0]
+        predicted = ", ".join(classes[column] for column in columns) or "none"
+        table.add_row(node, predicted, ", ".join(f"{classes[column]} {outputs[column]:.3f}" for column in best))
     Console().print(table)
-    if len(found) > rows:
-        Console().print(f"… and {len(found) - rows:,} more: write them all with --out FILE.csv or FILE.npz")
+    if len(predictions) > rows:
+        Console().print(f"… and {len(predictions) - rows:,} more: write them all with --out FILE.csv or FILE.npz")

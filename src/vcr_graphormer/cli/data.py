@@ -1,8 +1,7 @@
-"""The commands about data and settings: datasets, settings."""
+"""The commands `datasets` and `settings`."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,16 +17,16 @@ if TYPE_CHECKING:
 
 def datasets(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME|PATH", help="Describe this dataset, or your own data.")
+        str | None, typer.Argument(metavar="NAME|PATH", help="Describe this published dataset or your own data.")
     ] = None,
     data: DataRoot = None,
     config: ConfigFile = None,
     override: Settings = None,
     save: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Save the graph as a folder that opens at once.")
+        Path | None, typer.Option(metavar="FOLDER", help="Save the graph as a folder, which is read much faster.")
     ] = None,
 ) -> None:
-    """List published datasets, or describe data. The list says which datasets are here."""
+    """List the published datasets, or describe one. The list shows which raw files are there."""
     chosen = read_config(config, override, dataset=name, root=data).data
     if name is None and config is None and save is None and not override:
         _list_datasets(Path(chosen.root))
@@ -43,19 +42,19 @@ def datasets(
 
 
 def _list_datasets(root: Path) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     from ..base.machine import format_bytes
-    from ..data.catalogue import DATASETS
+    from ..data.catalogue import DATASETS, RANDOM
     from ..data.datasets import DIGITS, EMBEDDED
+    from .console import make_console
 
-    table = Table(title=f"Datasets under {root}", caption="edges as the source stores them")
+    table = Table(title=f"Datasets under {root}", caption="edges: as the raw files count them")
     for title in ("dataset", "nodes", "edges", "features", "classes"):
         table.add_column(title, justify="left" if title == "dataset" else "right", no_wrap=True)
     table.add_column("the paper's split")
     table.add_column("raw files")
-    table.add_row(EMBEDDED, *(f"{count:,}" for count in DIGITS), "random 60/20/20", "[green]embedded[/]")
+    table.add_row(EMBEDDED, *(f"{count:,}" for count in DIGITS), RANDOM.text, "[green]embedded[/]")
     missing = []
     for dataset in DATASETS.values():
         size = dataset.size(root)
@@ -65,9 +64,7 @@ def _list_datasets(root: Path) -> None:
         elif not dataset.downloads:
             missing.append(f"{dataset.name}: put {dataset.raw} and the files beside it under {root}")
         table.add_row(dataset.name, *(f"{count:,}" for count in dataset.stored), dataset.protocol.text, status)
-    # A log or a pipe has no width of its own; the table needs 110 columns to keep one line per dataset.
-    console = Console() if sys.stdout.isatty() else Console(width=110)
-    console.print(table)
+    make_console().print(table)
     for line in missing:
         typer.echo(line)
     typer.echo("your own data: vcr-graphormer datasets PATH (a folder with edges.csv, an .npz, a .graphml, …)")
@@ -86,17 +83,18 @@ def describe(graph: Graph, split: Split | None) -> None:
 
 
 def settings() -> None:
-    """List every setting of a run with its default and its meaning."""
+    """List every setting with its default and its meaning."""
     from dataclasses import fields
 
-    from rich.console import Console
     from rich.table import Table
 
     from ..runs.config import Config
+    from .console import make_console
 
-    table = Table("setting", "default", "meaning", title="settings, for TOML files and --set")
+    table = Table("setting", "default", "meaning", title="settings of a run, for TOML files and --set")
     for section in fields(Config):
         for item in fields(getattr(Config(), section.name)):
-            table.add_row(f"{section.name}.{item.name}", repr(item.default), item.metadata["help"])
+            default = str(item.default).lower() if isinstance(item.default, bool) else str(item.default)
+            table.add_row(f"{section.name}.{item.name}", default, item.metadata["help"])
         table.add_section()
-    Console(width=None if sys.stdout.isatty() else 120).print(table)
+    make_console().print(table)

@@ -1,4 +1,4 @@
-"""The command `demo`: the whole path on embedded real data."""
+"""The command `demo`: every step on a small dataset that needs no download."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from .data import describe
 from .options import read_config
 from .train import show_progress
 
+SHOWN = 5  # tokens and wrong images that are printed
+
 
 def demo(
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for what the demo makes.")] = Path("runs/demo"),
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the run and its report.")] = Path("runs/demo"),
 ) -> None:
-    """Show the whole path on embedded data. Handwritten digits, no download, about a minute."""
+    """Run every step on a small dataset. It trains on handwritten digits, without a download, in about a minute."""
     import numpy as np
 
     from ..data.datasets import load_data
@@ -24,39 +26,40 @@ def demo(
     from .console import StageProgress, print_history, print_stages
 
     typer.echo("1. load scikit-learn's handwritten digits as a graph of nearest neighbours, and split it")
-    config = read_config(None, ["training.epochs=60", "training.patience=20"])  # this is an easy one
+    config = read_config(None, ["training.epochs=60", "training.patience=20"])  # enough for so small a graph
     graph, split = load_data(config.data)
-    assert split is not None
+    assert split is not None  # digits have labels
     describe(graph, split)
     typer.echo(
-        "2. turn every image into a list of 20 tokens: itself, 3 hops, 8 structure- and 8 content-aware neighbours,\n"
-        "   and train a transformer on the lists of the training images"
+        "2. turn every image into a list of 20 tokens: itself, 3 hops, 8 neighbours by structure, 8 by content.\n"
+        "   Train a transformer on the lists of the training images"
     )
-    mark = out / "demo"  # what an earlier demo made may be replaced; other runs are not
-    own_run = mark.is_file()
+    mark = out / "demo"  # a file that marks the run of a demo: only such a run is replaced
+    has_old_demo = mark.is_file()
     with show_progress(config.training.epochs) as (progress, on_epoch):
 
-        def note(stage: str, done: int, total: int) -> None:
+        def mark_and_show(stage: str, done: int, total: int) -> None:
             mark.touch()
             progress(stage, done, total)
 
-        run = train_run(graph, split, config, out, force=own_run, progress=note, on_epoch=on_epoch)
+        run = train_run(graph, split, config, out, force=has_old_demo, progress=mark_and_show, on_epoch=on_epoch)
     print_stages(run.tokens_folder / "stages.json")
     run.store.verify()
-    own = np.asarray(graph.labels)
+    digits = np.asarray(graph.labels)
     for kind in ("structure", "content"):
-        shown = ", ".join(f"{i} (a {own[i]})" for i in run.store.ids(kind)[0][:5])
-        typer.echo(f"   image 0 (a {own[0]}), {kind} tokens: {shown}, …")
-    typer.echo("3. read the result, with images the model has never seen")
+        tokens = ", ".join(f"{i} (a {digits[i]})" for i in run.store.ids(kind)[0][:SHOWN])
+        typer.echo(f"   image 0 (a {digits[0]}), {kind} tokens: {tokens}, …")
+    typer.echo("3. test the model on images that it was not trained on")
     print_history(run)
-    wrong = split.test[run.predict(split.test).labels != own[split.test]]
-    typer.echo(f"   {len(wrong)} of {len(split.test)} test images wrong, the first: {', '.join(map(str, wrong[:5]))}")
-    typer.echo("4. write the report, a page to look at")
+    wrong = split.test[run.predict(split.test).labels != digits[split.test]]
+    first = ", ".join(map(str, wrong[:SHOWN]))
+    typer.echo(f"   {len(wrong)} of {len(split.test)} test images wrong, the first: {first}")
+    typer.echo("4. write the report, a page for the browser")
     with StageProgress() as progress:
         page = write_report(run, progress=progress)
     typer.echo(f"test accuracy {run.metrics['test']:.4f}; the run lies in {run.path}, its report in {page}")
     typer.echo(f"next: vcr-graphormer evaluate {run.path}")
     typer.echo(f"      vcr-graphormer predict {run.path} --nodes 0,1,2")
     typer.echo(f"      vcr-graphormer explain {run.path} --node 0")
-    typer.echo("      vcr-graphormer datasets                  what else can be loaded")
+    typer.echo("      vcr-graphormer datasets                  which other datasets there are")
     typer.echo("      vcr-graphormer train --dataset PATH      your own edges, features and labels")

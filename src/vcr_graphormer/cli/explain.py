@@ -1,4 +1,4 @@
-"""The commands that look inside a run: explain and report."""
+"""The commands `explain` and `report`."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ import typer
 from ..errors import ConfigError
 from .options import Device, RunFolder, check_output
 
-SUMMARY_NODES = 1000
+SUMMARY_NODES = 1000  # most nodes that averages are taken over
 
 
 def explain(
     run: RunFolder,
     node: Annotated[
-        str | None, typer.Option(metavar="NODE", help="Id or name; without it, averages over many nodes.")
+        str | None,
+        typer.Option(metavar="NODE", help=f"Id or name; without it, averages over up to {SUMMARY_NODES:,} nodes."),
     ] = None,
     output: Annotated[
         str | None, typer.Option("--class", metavar="NAME", help="Explain this class instead of the predicted one.")
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a page of this node to a .html file.")
+        Path | None, typer.Option(metavar="FILE", help="Also write the explanation as a page, a .html file.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     device: Device = "auto",
 ) -> None:
-    """Show which tokens a prediction rests on. Lists score, distance, attention, and the effect of hiding the token."""
+    """Show which tokens a prediction depends on. Lists score, distance, attention and effect of each token."""
     from ..report.numbers import describe_rewiring, summarize
     from ..report.page import write_explanation
     from ..runs.run import Run
@@ -37,7 +38,7 @@ def explain(
     check_output(html, (".html",))
     if node is None and (html is not None or output is not None):
         raise ConfigError(
-            "--html and --class are for one node: give --node; a page of the whole run: vcr-graphormer report"
+            "--html and --class are for one node: give --node, or use vcr-graphormer report for a page of the whole run"
         )
     opened = Run.open(run, device)
     opened.check_finished()
@@ -50,25 +51,26 @@ def explain(
             print_kinds(summary)
         return
     explanation = opened.explain(node, output)
-    moved = describe_rewiring(opened, explanation.node)
+    transfers = describe_rewiring(opened, explanation.node)
     if as_json:
-        typer.echo(json.dumps(explanation.to_dict() | {"rewiring": moved}, indent=1, allow_nan=False))
+        typer.echo(json.dumps(explanation.to_dict() | {"rewiring": transfers}, indent=1, allow_nan=False))
     else:
         print_explanation(explanation)
-        print_rewiring(moved)
+        print_rewiring(transfers)
     if html is not None:
-        typer.echo(f"written: {write_explanation(opened, explanation.node, moved, html, output)}", err=as_json)
+        typer.echo(f"written: {write_explanation(opened, explanation.node, transfers, html, output)}", err=as_json)
 
 
 def report(
     run: RunFolder,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The page (default: report.html in the run folder).")
+        Path | None,
+        typer.Option(metavar="FILE", help="A .html file (default: report.html in the run folder)."),
     ] = None,
-    nodes: Annotated[int, typer.Option(metavar="N", help="Most nodes in the token explorer.")] = 2000,
+    nodes: Annotated[int, typer.Option(metavar="N", help="At most so many nodes can be looked up in the page.")] = 2000,
     device: Device = "auto",
 ) -> None:
-    """Write a run as one HTML page. It has numbers, curves, errors and an explorer of tokens, and needs no network."""
+    """Write a run as one HTML page. It shows metrics, curves, errors and token lists, and works offline."""
     from ..runs.run import Run
     from .console import StageProgress
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how they become settings."""
+"""Options that several commands share, and how settings are made from them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from ..errors import ConfigError, StoreError
 if TYPE_CHECKING:
     from ..runs.config import Config
 
+INTERRUPTED = 130  # exit status after Ctrl-C, as shells report it: 128 + SIGINT
+
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="TOML file with the settings of a run.")
 ]
@@ -23,7 +25,7 @@ Settings = Annotated[
     typer.Option(
         "--set",
         metavar="SECTION.KEY=VALUE",
-        help="Change one setting; may be given several times. All settings: vcr-graphormer settings",
+        help="Change one setting; can be given several times. For a list: vcr-graphormer settings",
     ),
 ]
 DataRoot = Annotated[
@@ -33,7 +35,9 @@ DataRoot = Annotated[
 DatasetName = Annotated[
     str | None,
     typer.Option(
-        "--dataset", metavar="NAME|PATH", help="A published dataset, or the path of your own data (default: digits)."
+        "--dataset",
+        metavar="NAME|PATH",
+        help="A published dataset by name, or the path of your own data (default: digits).",
     ),
 ]
 Variant = Annotated[
@@ -41,22 +45,26 @@ Variant = Annotated[
     typer.Option(
         "--variant",
         metavar="NAME",
-        help="Which settings of a published dataset: default (our best), paper (the authors'), hops (the node and its "
-        "hops only), pagerank (neighbours without super nodes).",
+        help="Which preset of a published dataset: default (our best), paper (the authors'), hops (as paper, no "
+        "neighbours), pagerank (as paper, no super nodes).",
     ),
 ]
 Device = Annotated[str, typer.Option("--device", metavar="DEVICE", help="Where to compute: auto, cpu, cuda or cuda:N.")]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, made by train.")]
 Nodes = Annotated[
     str | None,
-    typer.Option("--nodes", metavar="NODES", help="Node ids or names, separated by commas; @FILE reads one per line."),
+    typer.Option(
+        "--nodes",
+        metavar="NODES",
+        help="Node ids or names with commas between them, or @FILE with one per line (default: all nodes).",
+    ),
 ]
 Scheduler = Annotated[
     str | None,
     typer.Option(
         "--scheduler",
         metavar="tcp://HOST:PORT",
-        help="Rank on the workers of a dask scheduler; graph and --out lie on a filesystem that all machines share.",
+        help="Rank nodes on the workers of this dask scheduler. All machines must share the disk of graph and --out.",
     ),
 ]
 Threads = Annotated[
@@ -66,7 +74,7 @@ Threads = Annotated[
 
 @dataclass(frozen=True)
 class Chosen:
-    """The options that choose data and settings, the same for every command that starts from data."""
+    """The options that choose data and settings."""
 
     dataset: DatasetName = None
     data: DataRoot = None
@@ -76,11 +84,11 @@ class Chosen:
 
     @property
     def given(self) -> bool:
-        """Return whether any of them was given."""
+        """Return whether any of these options was given."""
         return any((self.dataset, self.data, self.config, self.override)) or self.variant != "default"
 
     def load(self) -> Config:
-        """Read the TOML file or the dataset's preset, then the other options, then `--set`, later ones winning."""
+        """Return the settings; refuse `--data` if no dataset is named."""
         _check_root(self.data)
         named = self.dataset or self.config or any(text.startswith("data.dataset=") for text in self.override or ())
         if self.data is not None and not named:
@@ -100,7 +108,7 @@ class Machine:
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command take groups of options: a parameter of a dataclass type becomes one option per field.
+    """Return the command with groups of options unfolded: a dataclass parameter becomes one option per field.
 
     >>> @with_groups
     ... def show(machine: Machine, name: str) -> None: ...
@@ -112,13 +120,12 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     parameters: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(command).parameters.items():
         if name not in groups:
-            own = parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
-            parameters.append(own)
+            parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
             continue
-        kinds = get_type_hints(groups[name], include_extras=True)
+        types = get_type_hints(groups[name], include_extras=True)
         parameters += [
             inspect.Parameter(
-                item.name, inspect.Parameter.KEYWORD_ONLY, default=item.default, annotation=kinds[item.name]
+                item.name, inspect.Parameter.KEYWORD_ONLY, default=item.default, annotation=types[item.name]
             )
             for item in fields(groups[name])
         ]
@@ -135,7 +142,7 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def read_config(file: Path | None, settings: list[str] | None, variant: str = "default", **given: str | None) -> Config:
-    """Read the TOML file or the dataset's preset, then the command's own options, then `--set`, later ones winning."""
+    """Return the settings of the TOML file or the preset, changed by the options `given`, then by `--set`."""
     from ..runs.config import load_config
 
     _check_root(given.get("root"))
@@ -144,7 +151,7 @@ def read_config(file: Path | None, settings: list[str] | None, variant: str = "d
 
 
 def _check_root(root: str | None) -> None:
-    """Refuse a dataset's name where the folder of raw files is asked for: both options begin alike."""
+    """Refuse the name of a dataset after `--data`, which is easily confused with `--dataset`."""
     from ..data.catalogue import find_dataset
 
     if root is not None and find_dataset(root) is not None and not Path(root).is_dir():
@@ -152,7 +159,7 @@ def _check_root(root: str | None) -> None:
 
 
 def say_error(text: str) -> None:
-    """Print one line in red on the error stream."""
+    """Print one line on the error stream."""
     typer.secho("error: ", fg="red", bold=True, nl=False, err=True)
     typer.echo(text, err=True)
 
@@ -174,7 +181,7 @@ def read_nodes(text: str | None) -> list[str] | None:
 
 
 def check_output(file: Path | None, endings: tuple[str, ...]) -> None:
-    """Refuse a file that cannot be written, before the work and not after it."""
+    """Refuse a file with another ending, or one that exists, before the work starts."""
     if file is None:
         return
     if file.suffix not in endings:

@@ -1,4 +1,4 @@
-"""The commands that use a finished run: evaluate, predict, embed."""
+"""The commands `evaluate`, `predict` and `embed`, which use a finished run."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .options import Device, Nodes, RunFolder, check_output, read_nodes
 
 def evaluate(
     run: RunFolder,
-    part: Annotated[str, typer.Option(metavar="PART", help="train, val, test, or all.")] = "all",
+    part: Annotated[str, typer.Option(metavar="PART", help="The part of the split: train, val, test or all.")] = "all",
     device: Device = "auto",
 ) -> None:
-    """Compute every metric of a run again, from its weights."""
+    """Compute the metrics of a run again, from its weights."""
     from ..data.split import PARTS
     from ..runs.run import Run
     from .console import StageProgress, print_scores
@@ -33,12 +33,12 @@ def evaluate(
 def predict(
     run: RunFolder,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A .csv or .npz file; without it, a table is printed.")
+        Path | None, typer.Option(metavar="FILE", help="A .csv or .npz file; without it, print a table.")
     ] = None,
     nodes: Nodes = None,
     device: Device = "auto",
 ) -> None:
-    """Predict nodes. Gives the probability of every class; default: all nodes."""
+    """Predict the labels of nodes, with probabilities. Prints a table or writes a file."""
     from ..runs.run import Run
     from .console import StageProgress, print_predictions
 
@@ -46,11 +46,11 @@ def predict(
     opened.check_finished()
     check_output(out, (".csv", ".npz"))
     with StageProgress() as progress:
-        found = opened.predict(read_nodes(nodes), progress)
+        predictions = opened.predict(read_nodes(nodes), progress)
     if out is None:
-        print_predictions(found)
+        print_predictions(predictions)
     else:
-        typer.echo(f"{len(found):,} predictions written to {found.save(out)}")
+        typer.echo(f"{len(predictions):,} predictions written to {predictions.save(out)}")
 
 
 def embed(
@@ -59,7 +59,7 @@ def embed(
     nodes: Nodes = None,
     device: Device = "auto",
 ) -> None:
-    """Write the vectors behind the predictions. They serve plots, search or another model."""
+    """Write the model's vector of each node. Use it for plots, for search or as input of another model."""
     from ..base.files import write_array
     from ..runs.run import Run
     from .console import StageProgress

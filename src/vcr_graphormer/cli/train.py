@@ -1,4 +1,4 @@
-"""The commands that make token lists and runs: tokenize, train."""
+"""The commands `tokenize` and `train`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ConfigError
-from .options import Chosen, Machine, Scheduler, Threads, say_error
+from .options import INTERRUPTED, Chosen, Machine, Scheduler, Threads, say_error
 
 if TYPE_CHECKING:
     from ..data.graph import Graph
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 @contextmanager
 def show_progress(epochs: int, writer: Any = None) -> Iterator[tuple[Callable[..., None], Callable[..., None]]]:
-    """Bars for the stages of tokenization, then one for the epochs, with loss and validation metric."""
+    """Show progress; yield the callbacks for stages and for epochs. A TensorBoard `writer` gets the epochs too."""
     from .console import EpochProgress, StageProgress
 
     with StageProgress() as progress:
-        on_epoch = EpochProgress(epochs, progress)
+        show_epoch = EpochProgress(epochs, progress)
 
-        def note(row: dict[str, float]) -> None:
-            on_epoch(row)
+        def on_epoch(row: dict[str, float]) -> None:
+            show_epoch(row)
             if writer is not None:
                 for name in ("loss", "val_loss", "val", "learning_rate"):
                     writer.add_scalar(name, row[name], int(row["epoch"]))
 
-        yield progress, note
+        yield progress, on_epoch
 
 
 def train(
@@ -41,17 +41,17 @@ def train(
     machine: Machine,
     out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="The run folder (default: runs/DATASET).")] = None,
     seeds: Annotated[
-        int | None, typer.Option(metavar="N", help="Train with seeds 0 to N-1 and show mean and deviation.")
+        int | None, typer.Option(metavar="N", help="Train N times, with seeds 0 to N-1; show mean and deviation.")
     ] = None,
     tokens: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Token lists to share between runs; made if they are not there."),
+        typer.Option(metavar="FOLDER", help="Token lists that runs can share; made if the folder does not exist."),
     ] = None,
     resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Continue an interrupted run.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the run that is in the folder.")] = False,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard too.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the run in the folder.")] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write curves for TensorBoard.")] = False,
 ) -> None:
-    """Make token lists, train, evaluate. Leaves a run folder with settings, weights, metrics and predictions."""
+    """Make token lists, train a model and evaluate it. Writes settings, weights, metrics and predictions."""
     from ..data.datasets import load_labelled
     from ..runs.launch import SEEDS_FILE, Watched, train_loaded
     from ..runs.launch import resume as resume_run
@@ -98,11 +98,11 @@ def train(
                     load, chosen, out=folder, tokens=tokens, device=machine.device, force=force, **watched
                 )
     except KeyboardInterrupt:
-        begun = (folder / "config.toml").is_file()
-        way = f"; continue with: vcr-graphormer train --resume {shlex.quote(str(folder))}" if begun else ""
+        can_resume = (folder / "config.toml").is_file()
+        hint = f"; continue with: vcr-graphormer train --resume {shlex.quote(str(folder))}" if can_resume else ""
         if processes.is_first:
-            say_error(f"stopped{way}")
-        raise typer.Exit(130) from None
+            say_error(f"stopped{hint}")
+        raise typer.Exit(INTERRUPTED) from None
     if processes.is_first:
         print_history(run)
         typer.echo(f"the run lies in {run.path}")
@@ -115,16 +115,16 @@ def _train_seeds(chosen: Config, seeds: int, folder: Path, machine: Machine, for
     from ..runs.seeds import train_seeds
     from .console import print_summary
 
-    def tell(seed: int, run: Run) -> None:
+    def print_seed(seed: int, run: Run) -> None:
         typer.echo(f"seed {seed}: {run.metrics['metric']} val {run.metrics['val']:.4f} test {run.metrics['test']:.4f}")
 
     try:
         with show_progress(chosen.training.epochs) as (progress, on_epoch):
             watched: Watched = {"threads": machine.threads, "progress": progress, "on_epoch": on_epoch}
-            summary = train_seeds(chosen, seeds, folder, machine.device, force, tell, **watched)
+            summary = train_seeds(chosen, seeds, folder, machine.device, force, print_seed, **watched)
     except KeyboardInterrupt:
         say_error("stopped; the same command continues")
-        raise typer.Exit(130) from None
+        raise typer.Exit(INTERRUPTED) from None
     print_summary(summary)
     typer.echo(f"the runs and summary.json lie in {folder}")
 
@@ -135,25 +135,25 @@ def _tensorboard(folder: Path) -> Any:
     except ImportError as error:
         raise ConfigError("--tensorboard needs the package tensorboard: pip install tensorboard") from error
 
-    class Late:
-        """The writer is made with its first value: the run folder must be made by the run."""
+    class LazyWriter:
+        """A writer that makes its folder with the first value, after training has made the run folder."""
 
-        made: Any = None
+        writer: Any = None
 
         def add_scalar(self, *values: Any) -> None:
-            self.made = self.made or SummaryWriter(str(folder / "tensorboard"))
-            self.made.add_scalar(*values)
+            self.writer = self.writer or SummaryWriter(str(folder / "tensorboard"))
+            self.writer.add_scalar(*values)
 
-    return Late()
+    return LazyWriter()
 
 
 def tokenize(
     data: Chosen,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the token lists go.")] = Path("tokens"),
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the token lists.")] = Path("tokens"),
     threads: Threads = None,
     scheduler: Scheduler = None,
 ) -> None:
-    """Compute every node's token list once and store it. Interrupted, the same command resumes where it was."""
+    """Compute and store the token list of every node. After an interruption, the same command continues."""
     from ..data.datasets import load_data
     from ..tokens.build import tokenize as make_tokens
     from ..tokens.dask import connect
@@ -161,15 +161,17 @@ def tokenize(
 
     chosen = data.load()
     try:
-        # First the workers, then the data: whoever is missing is missed at once.
+        # Workers before data: if one cannot be reached, the command fails before it reads a large graph.
         with nullcontext() if scheduler is None else connect(scheduler) as executor:
             graph, split = load_data(chosen.data)
             typer.echo(repr(graph))
             train = None if split is None else split.train
             with StageProgress() as progress:
-                store = make_tokens(graph, train, chosen.tokens, out, threads, progress, executor)
+                store = make_tokens(
+                    graph, train, chosen.tokens, out=out, threads=threads, progress=progress, executor=executor
+                )
     except KeyboardInterrupt:
-        say_error(f"stopped; the same command resumes what is finished in {out}")
-        raise typer.Exit(130) from None
+        say_error(f"stopped; the same command continues from what is finished in {out}")
+        raise typer.Exit(INTERRUPTED) from None
     print_stages(store.path / "stages.json")
     typer.echo(repr(store))

@@ -15,7 +15,7 @@ from .split import Split
 
 
 class Counts(NamedTuple):
-    """Size of a dataset: `edges` as its source counts them."""
+    """The size of a dataset; `edges` are counted as its source stores them."""
 
     nodes: int
     edges: int
@@ -25,34 +25,39 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True)
 class Protocol:
-    """How the paper splits a dataset: in words, and as a function of labels and seed; None takes published splits."""
+    """How the paper splits a dataset: in words, and as a function of labels and seed.
+
+    Without a function the published splits are used.
+    """
 
     text: str
     draw: Callable[[Any, int], Split] | None = None
 
 
+# Sizes from the paper's experiments; those of the large graphs are GRAND+'s.
 RANDOM = Protocol("random 60/20/20", lambda labels, seed: Split.random(labels, 0.6, 0.2, seed))
 PER_CLASS = Protocol("20/30 per class", lambda labels, seed: Split.per_class(labels, 20, 30, seed))
 FEW_NODES = Protocol("940/1410 nodes", lambda labels, seed: Split.random(labels, 940, 1410, seed))
 LINKX = Protocol("LINKX's splits")
+_EDGE_TOLERANCE = 0.01  # self-loops and duplicates, as a fraction of the edges
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """What is known of a published dataset.
+    """A published dataset: its size, its files, its splits.
 
     Attributes
     ----------
     name : str
-        As the paper writes it.
+        The name in the paper.
     stored : Counts
-        Its size, checked when it is loaded.
+        The size of the raw files, checked when they are read.
     sources : tuple of Source
-        Raw files it can be read from, the preferred ones first.
+        The raw files it can be read from, the preferred ones first.
     paper : Counts or None
-        What the paper's tables print.
+        The size in the paper's tables.
     split_file : str
-        A published split under the data root, where the source has none of its own.
+        A published split under the data root; only for sources that have no splits.
     protocol : Protocol
         How the paper splits it.
     aliases : tuple of str
@@ -69,7 +74,7 @@ class Dataset:
 
     @property
     def raw(self) -> str:
-        """Return one raw file under the data root that shows that the dataset is there."""
+        """Return the raw file under the data root by which the dataset is recognised."""
         return self.sources[-1].raw
 
     @property
@@ -78,18 +83,18 @@ class Dataset:
         return any(source.downloads for source in self.sources)
 
     def source(self, root: Path) -> Source | None:
-        """Return the first source whose files are there, else one that downloads them, else None."""
+        """Return the first source with files under the root, else the first that downloads them, else None."""
         present = [source for source in self.sources if source.find(root) is not None]
         return next(iter([*present, *(source for source in self.sources if source.downloads)]), None)
 
     def size(self, root: str | Path) -> int | None:
-        """Return the bytes of the raw files under the data root; None where they are not there."""
-        files = [source.find(Path(root)) for source in self.sources]
-        file = next((file for file in files if file is not None), None)
-        return None if file is None else sum(part.stat().st_size for part in file.parent.iterdir() if part.is_file())
+        """Return the bytes of the raw files under the data root, or None if there are none."""
+        raw_files = [source.find(Path(root)) for source in self.sources]
+        folder = next((file.parent for file in raw_files if file is not None), None)
+        return None if folder is None else sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
 
     def read(self, root: Path, directed: bool) -> Graph:
-        """Read the graph and compare its size with the known one."""
+        """Read the graph; refuse one of another size."""
         source = self.source(root)
         if source is None:
             raise StoreError(f"{self.name} is not under {root}: put its published raw files there ({self.raw}, …)")
@@ -98,26 +103,25 @@ class Dataset:
         return graph
 
     def splits(self, root: Path) -> list[Split]:
-        """Return the published splits; empty where there are none."""
+        """Return the published splits; empty if there are none."""
         if self.split_file:
             return [Split.from_files(root / self.split_file)]
         source = self.source(root) or self.sources[-1]
         return source.splits(root)
 
-    def _check(self, found: Counts, exact: bool) -> None:
-        """Refuse a dataset whose size is not the known one: another variant would give other results under its name.
+    def _check(self, counts: Counts, exact: bool) -> None:
+        """Refuse a dataset of another size: another variant would give other results under the same name.
 
-        GRAND+'s archives list an edge once or twice, so there the paper's number or its double is accepted, give or
-        take 1 % for self-loops and duplicates.
+        GRAND+'s archives list an edge once or twice, so without `exact` the paper's number or its double is right.
         """
-        if found == self.stored:
+        if counts == self.stored:
             return
         if not exact and self.paper is not None:
             once = self.paper.edges
-            near = any(abs(found.edges - edges) <= 0.01 * edges for edges in (once, 2 * once))
-            if near and found._replace(edges=once) == self.paper:
+            near = any(abs(counts.edges - edges) <= _EDGE_TOLERANCE * edges for edges in (once, 2 * once))
+            if near and counts._replace(edges=once) == self.paper:
                 return
-        has, expected = (", ".join(f"{n:,} {what}" for what, n in c._asdict().items()) for c in (found, self.stored))
+        has, expected = (", ".join(f"{n:,} {what}" for what, n in c._asdict().items()) for c in (counts, self.stored))
         raise StoreError(
             f"{self.name} has {has}, but {expected} were expected: the raw files are another variant of the dataset "
             f"(load them by path, as your own data)"
@@ -229,14 +233,14 @@ DATASETS = {dataset.name: dataset for dataset in KNOWN}
 
 
 def find_dataset(name: str) -> Dataset | None:
-    """Return the dataset of that name or alias, case, hyphens and spaces ignored; None if there is none, as for a path.
+    """Return the dataset of that name or alias, or None; case, hyphens, underscores and spaces do not matter.
 
     >>> dataset = find_dataset("amazon-photo")
     >>> dataset.name if dataset else None
     'Photo'
     """
-    wanted = _plain(name)
-    return next((dataset for dataset in KNOWN if wanted in {_plain(n) for n in (dataset.name, *dataset.aliases)}), None)
+    plain = _plain(name)
+    return next((dataset for dataset in KNOWN if plain in {_plain(n) for n in (dataset.name, *dataset.aliases)}), None)
 
 
 def _plain(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The data contract: edges, weights, features, labels and names are judged here, once."""
+"""Check the parts of a graph: edges, weights, features and names. Labels are checked in `tasks`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..errors import GraphError
 from .tasks import TASKS
 
 Features: TypeAlias = NDArray[np.floating[Any]] | sp.csr_matrix
-_ROWS_AT_ONCE = 1 << 16
+_ROWS_AT_ONCE = 1 << 16  # bounds the memory of a check of mapped features
 
 
 def check_edge_index(value: Any, num_nodes: int | None) -> tuple[NDArray[np.integer[Any]], int]:
-    """A [2, m] integer array with every id in 0..n-1, and n (from the largest id if not given)."""
+    """Return [2, m] integers, each from 0 to n - 1, and n, which is the largest id + 1 if not given."""
     array = to_numpy(value, "edge_index")
     if array.size == 0 and array.ndim <= 2 and array.shape[0] in (0, 2):
         array = array.reshape(2, 0)
@@ -32,9 +32,9 @@ def check_edge_index(value: Any, num_nodes: int | None) -> tuple[NDArray[np.inte
             f"edge_index holds {largest}; node ids must be below {LARGEST_ID}: number the nodes 0 to n - 1"
         )
     if edges.size and int(edges.min()) < 0:
-        place = np.argwhere(edges < 0)[0]
+        index = np.argwhere(edges < 0)[0]
         raise GraphError(
-            f"edge_index{place.tolist()} is {edges[tuple(place)]}; node ids start at 0 (shift 1-based or drop padding)"
+            f"edge_index{index.tolist()} is {edges[tuple(index)]}; node ids start at 0 (shift 1-based or drop padding)"
         )
     if num_nodes is None:
         num_nodes = largest + 1
@@ -42,16 +42,16 @@ def check_edge_index(value: Any, num_nodes: int | None) -> tuple[NDArray[np.inte
     if num_nodes == 0:
         raise GraphError("the graph is empty: it needs at least one node (pass num_nodes for nodes without edges)")
     if largest >= num_nodes:
-        place = np.argwhere(edges >= num_nodes)[0]
+        index = np.argwhere(edges >= num_nodes)[0]
         raise GraphError(
-            f"edge_index{place.tolist()} is {edges[tuple(place)]} but the graph has {num_nodes} nodes: "
+            f"edge_index{index.tolist()} is {edges[tuple(index)]} but the graph has {num_nodes} nodes: "
             f"ids must be below num_nodes"
         )
     return edges, num_nodes
 
 
 def check_edge_weight(value: Any, num_edges: int) -> NDArray[np.float32] | None:
-    """One finite, positive weight per edge, or None."""
+    """Return one finite, positive weight per edge as float32, or None."""
     if value is None:
         return None
     weights = to_numpy(value, "edge_weight")
@@ -65,15 +65,13 @@ def check_edge_weight(value: Any, num_edges: int) -> NDArray[np.float32] | None:
         weights = weights.astype(np.float32)
     bad = ~(np.isfinite(weights) & (weights > 0))
     if bad.any():
-        place = int(np.flatnonzero(bad)[0])
-        raise GraphError(
-            f"edge_weight[{place}] is {weights[place]}; weights must be finite and above 0 (drop the edge)"
-        )
+        edge = int(np.flatnonzero(bad)[0])
+        raise GraphError(f"edge_weight[{edge}] is {weights[edge]}; weights must be finite and above 0 (drop the edge)")
     return weights
 
 
 def check_features(value: Any, num_nodes: int) -> Features | None:
-    """Dense [n, d] floats (a memory map stays one), or sparse CSR; all finite."""
+    """Return finite features [n, d], as a dense array (a memory map stays one) or as scipy CSR."""
     if value is None:
         return None
     if getattr(value, "is_sparse", False) or "sparse" in str(getattr(value, "layout", "")):
@@ -82,9 +80,9 @@ def check_features(value: Any, num_nodes: int) -> Features | None:
         matrix = to_csr(value, "features")
         _check_rows(matrix.shape, num_nodes)
         if matrix.nnz and not np.isfinite(matrix.data).all():
-            where = int(np.flatnonzero(~np.isfinite(matrix.data))[0])
-            row = int(np.searchsorted(matrix.indptr, where, side="right")) - 1
-            raise _not_finite(row, int(matrix.indices[where]), matrix.data[where])
+            entry = int(np.flatnonzero(~np.isfinite(matrix.data))[0])
+            row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
+            raise _not_finite(row, int(matrix.indices[entry]), matrix.data[entry])
         return matrix
     array = to_numpy(value, "features")
     if array.ndim == 1:
@@ -93,7 +91,7 @@ def check_features(value: Any, num_nodes: int) -> Features | None:
         raise GraphError(f"features has type {array.dtype}; it must hold numbers")
     _check_rows(array.shape, num_nodes)
     if array.dtype not in (np.float32, np.float16):
-        with np.errstate(over="ignore"):  # what does not fit float32 is refused below, with its place
+        with np.errstate(over="ignore"):  # what does not fit float32 becomes infinite, which is refused below
             array = array.astype(np.float32)
     for start in range(0, num_nodes, _ROWS_AT_ONCE):
         block = array[start : start + _ROWS_AT_ONCE]
@@ -105,7 +103,10 @@ def check_features(value: Any, num_nodes: int) -> Features | None:
 
 
 def to_csr(matrix: Any, name: str) -> sp.csr_matrix:
-    """Any scipy sparse matrix as canonical float32 CSR, a copy; its inner arrays are checked, for scipy trusts them."""
+    """Return a copy of a scipy sparse matrix as CSR of float32, sorted and without duplicates.
+
+    Its inner arrays are checked first: scipy trusts them, and a wrong index would crash the process.
+    """
     if len(matrix.shape) != 2 or matrix.dtype.kind not in "iufb":
         raise GraphError(f"{name} is {matrix.dtype} of shape {list(matrix.shape)}; it must hold numbers, [n, d]")
     try:
@@ -143,7 +144,7 @@ def _torch_sparse_to_scipy(tensor: Any) -> sp.csr_matrix:
 
 
 def check_names(value: Any, num_nodes: int, what: str = "names") -> NDArray[np.str_] | None:
-    """One distinct text per node, or None."""
+    """Return one distinct text per node, or None."""
     if value is None:
         return None
     if isinstance(value, str) or not hasattr(value, "__len__"):
@@ -173,11 +174,11 @@ def check_class_names(names: Sequence[Any] | None, labels: Array | None, task: s
 def build_adjacency(
     edges: NDArray[np.integer[Any]], weights: NDArray[np.float32] | None, num_nodes: int, directed: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32] | None]:
-    """CSR without self-loops and duplicates. scipy's counting sort does it in O(m)."""
-    kept = edges[0] != edges[1]
-    rows, columns = (side[kept].astype(np.int32) for side in edges)
+    """Return indptr, indices and weights of the adjacency matrix, without self-loops and duplicates."""
+    no_loop = edges[0] != edges[1]
+    rows, columns = (side[no_loop].astype(np.int32) for side in edges)
     # Without weights one byte per arc is enough: only the pattern counts, and a sum that wraps to 0 stays stored.
-    values = np.ones(len(rows), dtype=np.int8) if weights is None else weights[kept]
+    values = np.ones(len(rows), dtype=np.int8) if weights is None else weights[no_loop]
     shape = (num_nodes, num_nodes)
     if not directed and weights is None:
         rows, columns = np.concatenate([rows, columns]), np.concatenate([columns, rows])

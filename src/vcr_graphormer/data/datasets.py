@@ -1,13 +1,13 @@
-"""Name or path → `Graph` and its splits: the paper's 13 datasets, the embedded default, one's own files."""
+"""Load a graph and its splits by the name of a published dataset, or by the path of one's own data."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..base.checks import check_seed
+from ..base.checks import check_seed, setting
 from ..errors import ConfigError, GraphError, unknown_name
 from .catalogue import DATASETS, RANDOM, Counts, find_dataset
 from .generated import digits
@@ -16,28 +16,50 @@ from .readers.own import read_graph, read_splits
 from .split import Split
 from .tasks import CLASSIFICATION
 
-EMBEDDED = "digits"
+EMBEDDED = "digits"  # comes with scikit-learn
 DIGITS = Counts(1_797, 5_631, 64, 10)
 
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which data, and how to read and split it: section `[data]`."""
+    """Which data to read, and how to split it: section `[data]`.
 
-    dataset: str = field(default=EMBEDDED, metadata={"help": "a known name, or the path of a folder or file"})
-    root: str = field(default="data", metadata={"help": "folder that holds the published datasets' raw files"})
-    directed: bool = field(default=False, metadata={"help": "keep the direction of edges"})
-    task: str = field(default="auto", metadata={"help": "auto, classification, multilabel or regression"})
-    ids: str = field(default="auto", metadata={"help": "own data: whole-number ids are 'rows' or 'names'"})
-    features: str = field(default="given", metadata={"help": "given, or made: 'identity' or 'degree'"})
-    split: str = field(
-        default="auto",
-        metadata={"help": "auto (given with own data, else the paper's protocol), random, per_class or published"},
-    )
-    train: float = field(default=0.6, metadata={"help": "training nodes of a random split: a share, or a number"})
-    val: float = field(default=0.2, metadata={"help": "validation nodes of a random split: a share, or a number"})
-    stratified: bool = field(default=False, metadata={"help": "same class shares in every part of a random split"})
-    seed: int = field(default=0, metadata={"help": "seed of the split; number of a published one"})
+    Attributes
+    ----------
+    dataset : str
+        A published dataset by name, `digits`, or the path of one's own folder or file.
+    root : str
+        Folder with the raw files of the published datasets.
+    directed : bool
+        Whether edges keep their direction.
+    task : str
+        What to learn: `classification`, `multilabel` or `regression`. `auto` decides by the labels.
+    ids : str
+        Whether whole-number node ids of one's own data are `rows` of features and labels, or `names`.
+    features : str
+        `given` by the data, or made: `identity` (one column per node) or `degree`.
+    split : str
+        `random`, `per_class` (equally many nodes of each class) or `published`. `auto` takes the split beside one's own
+        data, or the paper's protocol.
+    train, val : float
+        Training and validation nodes: a fraction, or a number of nodes; of each class if `split` is `per_class`.
+    stratified : bool
+        Whether a random split has the same fractions of each class in every part.
+    seed : int
+        Seed of the split, or the number of a published one.
+    """
+
+    dataset: str = setting(EMBEDDED, "a published dataset by name, or the path of your own folder or file")
+    root: str = setting("data", "folder with the raw files of the published datasets")
+    directed: bool = setting(False, "keep the direction of edges")
+    task: str = setting("auto", "what to learn: classification, multilabel, regression; auto: by labels")
+    ids: str = setting("auto", "own data: whole-number node ids are rows or names; auto decides")
+    features: str = setting("given", "given by the data, or made: identity (one column per node) or degree")
+    split: str = setting("auto", "random, per_class, published; auto: yours if given, else the paper's")
+    train: float = setting(0.6, "training nodes: a fraction, or a number (for per_class: of each class)")
+    val: float = setting(0.2, "validation nodes: a fraction, or a number (for per_class: of each class)")
+    stratified: bool = setting(False, "same fractions of each class in every part of a random split")
+    seed: int = setting(0, "seed of the split, or the number of a published one")
 
 
 def load_dataset(
@@ -48,13 +70,13 @@ def load_dataset(
     Parameters
     ----------
     name
-        One of the paper's datasets or its alias, `digits` (embedded), or the path of a folder or file.
+        A published dataset or its alias, `digits` (comes with scikit-learn), or the path of a folder or file.
     root
-        Where the raw files lie; PyG downloads those it can.
+        Folder with the raw files of published datasets; PyG downloads those it can.
     directed
         Keep the direction of edges; the default makes every graph undirected.
     task, ids
-        Only for one's own data; see `files.read_graph`.
+        Only for one's own data; see `DataConfig`.
 
     >>> load_dataset("digits")
     Graph(digits: 1,797 nodes, 5,631 edges, 64 features, 10 classes)
@@ -62,7 +84,7 @@ def load_dataset(
     name = os.fspath(name)
     dataset = find_dataset(name)
     if dataset is None and name != EMBEDDED:
-        return read_graph(_own_path(name), directed, task, ids)
+        return read_graph(_own_path(name), directed=directed, task=task, ids=ids)
     if task not in ("auto", CLASSIFICATION.name) or ids != "auto":
         raise ConfigError(f"task and ids describe one's own data; {name} has class labels and its own numbering")
     if dataset is None:
@@ -73,24 +95,24 @@ def load_dataset(
 
 
 def _own_path(name: str) -> Path:
+    """Return the path of one's own data; refuse a text that is more likely a misspelled dataset."""
     path = Path(name)
-    looks_like_path = path.exists() or len(path.parts) > 1 or path.suffix
-    if not looks_like_path:
+    if not (path.exists() or len(path.parts) > 1 or path.suffix):
         error = unknown_name("dataset", name, [EMBEDDED, *DATASETS])
         raise ConfigError(f"{error}; for your own data give the path of a folder or file")
     return path
 
 
 def load_splits(name: str | Path, root: str | Path = "data", graph: Graph | None = None) -> list[Split]:
-    """Load the published splits of a dataset, or those beside one's own data; empty where there are none.
+    """Return the published splits of a dataset, or the split beside one's own data; empty if there are none.
 
-    PubMed, Cora, CiteSeer: the public split. Squirrel, Actor, Texas: ten. Computer, Photo, CS, Physics: the one under
-    `splits/` that strong published baselines use. arXiv-year: LINKX's five.
+    PubMed, Cora and CiteSeer have the public split. Squirrel, Actor and Texas have ten, arXiv-year has LINKX's five.
+    Computer, Photo, CS and Physics have one under `splits/`, which strong published baselines use.
 
     Parameters
     ----------
     graph
-        One's own graph, as `load_dataset` has read it with options of one's own: the split then belongs to it.
+        One's own graph if `load_dataset` read it with other options than the defaults, so that node ids agree.
     """
     name = os.fspath(name)
     dataset = find_dataset(name)
@@ -100,9 +122,9 @@ def load_splits(name: str | Path, root: str | Path = "data", graph: Graph | None
 
 
 def paper_split(name: str, labels: Any, seed: int = 0, root: str | Path = "data") -> Split:
-    """The split of the paper's protocol for this dataset: 60/20/20, few labels, or LINKX's; 60/20/20 for own data.
+    """Return the split that the paper uses for this dataset; random 60/20/20 for one's own data.
 
-    LINKX published five splits; seeds beyond take them in turn.
+    arXiv-year has LINKX's five published splits: seed 5 takes the first again.
     """
     dataset = find_dataset(name)
     protocol = RANDOM if dataset is None else dataset.protocol
@@ -113,8 +135,8 @@ def paper_split(name: str, labels: Any, seed: int = 0, root: str | Path = "data"
 
 
 def load_data(config: DataConfig) -> tuple[Graph, Split | None]:
-    """The graph and the split that `[data]` describes; no split where there are no labels."""
-    graph = load_dataset(config.dataset, config.root, config.directed, config.task, config.ids)
+    """Load the graph and the split that `[data]` describes; without labels there is no split."""
+    graph = load_dataset(config.dataset, config.root, directed=config.directed, task=config.task, ids=config.ids)
     if config.features in ("identity", "degree"):
         graph = graph.with_features(config.features)  # type: ignore[arg-type]
     elif config.features != "given":
@@ -125,7 +147,7 @@ def load_data(config: DataConfig) -> tuple[Graph, Split | None]:
 
 
 def load_labelled(config: DataConfig) -> tuple[Graph, Split]:
-    """Load the graph and the split that `[data]` describes; refuse a graph with nothing to learn from."""
+    """Load the graph and the split that `[data]` describes; refuse a graph without labels."""
     graph, split = load_data(config)
     if split is None:
         raise GraphError(f"{config.dataset} has no labels to learn from")
@@ -135,7 +157,8 @@ def load_labelled(config: DataConfig) -> tuple[Graph, Split]:
 def _make_split(config: DataConfig, graph: Graph) -> Split:
     if config.split not in ("auto", "random", "per_class", "published"):
         raise ConfigError(f"data.split is {config.split!r}; it must be auto, random, per_class or published")
-    sized = (config.train, config.val, config.stratified) != (0.6, 0.2, False)
+    defaults = DataConfig.train, DataConfig.val, DataConfig.stratified
+    sizes_given = (config.train, config.val, config.stratified) != defaults
     if config.split in ("auto", "published"):
         own_data = find_dataset(config.dataset) is None
         splits = load_splits(config.dataset, config.root, graph) if own_data or config.split == "published" else []
@@ -145,15 +168,16 @@ def _make_split(config: DataConfig, graph: Graph) -> Split:
             )
         if config.split == "published" and not splits:
             raise ConfigError(f"{config.dataset} has no published split: set data.split to random")
-        if (splits or not own_data) and sized:
+        if (splits or not own_data) and sizes_given:
             raise ConfigError(
                 "data.train, data.val and data.stratified describe a random split: set data.split to random"
             )
         if splits:
             return splits[config.seed % len(splits)]
         if not own_data:
-            return paper_split(config.dataset, graph.labels, config.seed, config.root)
-    train, val = (int(part) if part >= 1 and part == int(part) else part for part in (config.train, config.val))
+            return paper_split(config.dataset, graph.labels, seed=config.seed, root=config.root)
+    # Settings are floats: 20.0 stands for 20 nodes.
+    train, val = (int(size) if size >= 1 and size == int(size) else size for size in (config.train, config.val))
     if config.split == "per_class":
-        return Split.per_class(graph.labels, train, val, config.seed)  # type: ignore[arg-type]
-    return Split.random(graph.labels, train, val, config.seed, config.stratified)
+        return Split.per_class(graph.labels, train, val, seed=config.seed)  # type: ignore[arg-type]
+    return Split.random(graph.labels, train, val, seed=config.seed, stratified=config.stratified)

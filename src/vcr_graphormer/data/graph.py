@@ -1,4 +1,4 @@
-"""`Graph`: one data contract, validated once, then trusted."""
+"""`Graph`: nodes, edges, features and labels. All arrays are checked once, when a graph is made."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 FORMAT_VERSION = 1
+_CSR_PARTS = ("data", "indices", "indptr")  # the arrays of sparse features; their names in the folder depend on these
 
 
 class About(TypedDict, total=False):
-    """What a graph may say of itself beyond its arrays."""
+    """The keywords of `Graph.from_edges` that describe a graph in words."""
 
     names: Sequence[Any] | None
     class_names: Sequence[Any] | None
@@ -45,7 +46,7 @@ class About(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Saved:
-    """Where a graph lies on disk, and the fingerprints that its manifest states."""
+    """The folder a graph was opened from, and the fingerprints in its manifest."""
 
     folder: Path
     fingerprints: dict[str, str]
@@ -53,9 +54,9 @@ class Saved:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Graph:
-    """Nodes, edges, features and labels; never changed once made. Build one with `from_edges` and its siblings.
+    """A graph with features and labels, which does not change. Make one with `from_edges` or another `from_…`.
 
-    Undirected graphs store each edge as two arcs, so `num_arcs` is what PyG calls `num_edges`.
+    An undirected graph stores each edge as two arcs, so `num_arcs` is what PyG calls `num_edges`.
 
     Attributes
     ----------
@@ -68,19 +69,19 @@ class Graph:
     features : float [n, d], scipy CSR [n, d] or None
         The paper's X. Dense features may be a memory map.
     labels : int64 [n], int8 [n, c], float32 [n] or [n, t], or None
-        Class ids (-1 unknown), multi-label matrix (-1 unknown) or targets (NaN unknown); see `task`.
+        Class ids (-1 for unknown), a multi-label matrix (-1 for unknown) or targets (NaN for unknown); see `task`.
     names : str [n] or None
-        The nodes' own names, where they came with any.
+        The names of the nodes, if the data has any.
     class_names : tuple of str or None
-        What the class ids mean.
+        The name of each class id.
     directed : bool
-        Whether arc u → v may stand without v → u.
+        Whether arc u → v may exist without v → u.
     task : str
         `classification`, `multilabel` or `regression`.
     name : str
-        Where the graph came from; for people, not for the fingerprint.
+        A title for people; it is not part of the fingerprint.
     saved : Saved or None
-        The folder it was opened from. A graph made from this one by `dataclasses.replace` has none.
+        The folder the graph was opened from. A copy by `dataclasses.replace` has none.
     """
 
     indptr: NDArray[np.int64]
@@ -106,10 +107,10 @@ class Graph:
         directed: bool = False,
         **about: Unpack[About],
     ) -> Graph:
-        """Build a graph from [2, m] node ids.
+        """Make a graph from [2, m] node ids.
 
-        Self-loops are dropped and repeated edges merged (their weights add up). Unless `directed`, every edge goes
-        both ways; where both directions were given with different weights, the larger one counts.
+        Self-loops are dropped. Repeated edges become one, whose weight is their sum. Unless `directed`, every edge
+        goes both ways; if its two directions have different weights, the larger one counts.
 
         Parameters
         ----------
@@ -118,13 +119,13 @@ class Graph:
         directed
             Keep the direction of edges.
         **about
-            `names` of nodes, `class_names`, the `task` (default: from the shape of the labels), the graph's `name`.
+            `names` of nodes, `class_names`, `task` (default: by the shape of the labels), `name` of the graph.
 
         >>> Graph.from_edges([[0, 1, 1, 2], [1, 0, 1, 1]], num_nodes=4)
         Graph(graph: 4 nodes, 2 edges, no features, no labels)
         """
         if num_nodes is None:
-            num_nodes = _rows(features) if features is not None else _rows(labels)
+            num_nodes = _count_rows(features if features is not None else labels)
         edges, num_nodes = check_edge_index(edge_index, num_nodes)
         weights = check_edge_weight(edge_weight, edges.shape[1])
         indptr, indices, weights = build_adjacency(edges, weights, num_nodes, directed)
@@ -132,43 +133,46 @@ class Graph:
         return cls(
             indptr,
             indices,
-            weights,
-            check_features(features, num_nodes),
-            checked_labels,
-            check_names(about.get("names"), num_nodes),
-            check_class_names(about.get("class_names"), checked_labels, task),
-            bool(directed),
-            task,
-            about.get("name", "graph"),
+            weights=weights,
+            features=check_features(features, num_nodes),
+            labels=checked_labels,
+            names=check_names(about.get("names"), num_nodes),
+            class_names=check_class_names(about.get("class_names"), checked_labels, task),
+            directed=bool(directed),
+            task=task,
+            name=about.get("name", "graph"),
         )
 
     @classmethod
     def from_scipy(cls, adjacency: Any, **keywords: Any) -> Graph:
-        """Build a graph from a square scipy sparse matrix; entries other than 1 become edge weights.
+        """Make a graph from a square scipy sparse matrix; entries other than 1 become edge weights.
 
-        Stored zeros are not edges. Keywords as in `from_edges`.
+        Stored zeros are not edges. `keywords` as in `from_edges`.
         """
         return cls.from_edges(**scipy_arguments(adjacency, **keywords))
 
     @classmethod
     def from_pyg(cls, data: Data, **keywords: Any) -> Graph:
-        """Build a graph from a `torch_geometric.data.Data`: x, edge_index, y, edge_weight; keywords override them."""
+        """Make a graph from x, edge_index, y and edge_weight of a `torch_geometric.data.Data`.
+
+        `keywords` as in `from_edges`; they replace what `data` has.
+        """
         return cls.from_edges(**pyg_arguments(data, **keywords))
 
     @classmethod
     def from_networkx(
         cls, graph: Any, features: Any = None, labels: Any = None, weight: str | None = "weight", **keywords: Any
     ) -> Graph:
-        """Build a graph from a networkx graph; `weight` names an edge attribute.
+        """Make a graph from a networkx graph; `weight` is the name of an edge attribute.
 
-        `features` and `labels` name node attributes, or are arrays in the order of `graph.nodes`. Node names are
+        `features` and `labels` are names of node attributes, or arrays in the order of `graph.nodes`. Node names are
         kept. Pass `directed=True` to keep the direction of a DiGraph.
         """
         return cls.from_edges(**networkx_arguments(graph, features, labels, weight, **keywords))
 
     @classmethod
     def open(cls, path: str | Path) -> Graph:
-        """Open a saved graph; arrays are memory-mapped, so this takes milliseconds at any size."""
+        """Open a saved graph. Arrays are memory-mapped, so this takes milliseconds at any size."""
         meta, arrays = open_folder(path, "graph", FORMAT_VERSION)
         missing = {"name", "task", "directed", "class_names", "features_shape", "fingerprints"} - meta.keys()
         missing |= {"indptr", "indices"} - arrays.keys()
@@ -177,45 +181,45 @@ class Graph:
         features: Features | None = arrays.get("features")
         if "features_data" in arrays:
             try:
-                parts = tuple(arrays[f"features_{part}"] for part in ("data", "indices", "indptr"))
+                parts = tuple(arrays[f"features_{part}"] for part in _CSR_PARTS)
                 features = sp.csr_matrix(parts, shape=tuple(meta["features_shape"]), copy=False)
             except (KeyError, TypeError, ValueError) as error:
                 raise StoreError(f"{path} is damaged: its sparse features do not fit together ({error})") from error
         graph = cls(
             arrays["indptr"],
             arrays["indices"],
-            arrays.get("weights"),
-            features,
-            arrays.get("labels"),
-            arrays.get("names"),
-            None if meta["class_names"] is None else tuple(meta["class_names"]),
-            meta["directed"],
-            meta["task"],
-            meta["name"],
+            weights=arrays.get("weights"),
+            features=features,
+            labels=arrays.get("labels"),
+            names=arrays.get("names"),
+            class_names=None if meta["class_names"] is None else tuple(meta["class_names"]),
+            directed=meta["directed"],
+            task=meta["task"],
+            name=meta["name"],
         )
         graph._check_lengths(path)
         object.__setattr__(graph, "saved", Saved(Path(path).resolve(), meta["fingerprints"]))
         return graph
 
     def _check_lengths(self, path: str | Path) -> None:
-        """Notice arrays that do not belong together, without reading them."""
-        expected = {
+        """Refuse arrays whose lengths do not agree. The arrays are not read."""
+        sizes = {
             "the last entry of indptr": (int(self.indptr[-1]), self.num_arcs),
             "the first entry of indptr": (int(self.indptr[0]), 0),
         }
         for name, size in (("weights", self.num_arcs), ("labels", self.num_nodes), ("names", self.num_nodes)):
             if getattr(self, name) is not None:
-                expected[f"the length of {name}"] = (len(getattr(self, name)), size)
+                sizes[f"the length of {name}"] = (len(getattr(self, name)), size)
         if self.features is not None:
-            expected["the number of feature rows"] = (self.features.shape[0], self.num_nodes)
-        for what, (found, right) in expected.items():
-            if found != right:
-                raise StoreError(f"{path} is damaged: {what} is {found}, not {right}")
+            sizes["the number of feature rows"] = (self.features.shape[0], self.num_nodes)
+        for what, (size, expected) in sizes.items():
+            if size != expected:
+                raise StoreError(f"{path} is damaged: {what} is {size}, not {expected}")
         if self.task not in TASKS:
             raise StoreError(f"{path} is damaged: its task is {self.task!r}")
 
     def save(self, path: str | Path, overwrite: bool = False) -> Path:
-        """Write the graph as a folder of `.npy` files and a manifest; the folder appears whole or not at all."""
+        """Write the graph as a folder of `.npy` files and a manifest, completely or not at all."""
         arrays: dict[str, Array | None] = {
             "indptr": self.indptr,
             "indices": self.indices,
@@ -228,7 +232,7 @@ class Graph:
             arrays["features"] = self.features
         elif self.features is not None:
             shape = list(self.features.shape)
-            for part in ("data", "indices", "indptr"):
+            for part in _CSR_PARTS:
                 arrays[f"features_{part}"] = getattr(self.features, part)
         meta = {
             "name": self.name,
@@ -243,16 +247,16 @@ class Graph:
 
     @staticmethod
     def verify(path: str | Path) -> None:
-        """Compare every array of a saved graph with its checksum."""
+        """Check every array of a saved graph against its checksum."""
         verify_folder(path)
 
     def to_pyg(self) -> Data:
-        """The graph as `torch_geometric.data.Data`, each undirected edge as two arcs, as PyG stores it."""
+        """Return the graph as `torch_geometric.data.Data`, with two arcs per undirected edge."""
         import torch
         from torch_geometric.data import Data
 
-        rows = np.repeat(np.arange(self.num_nodes, dtype=np.int64), self.degrees)
-        edge_index = torch.from_numpy(np.stack([rows, self.indices.astype(np.int64)]))
+        sources = np.repeat(np.arange(self.num_nodes, dtype=np.int64), self.degrees)
+        edge_index = torch.from_numpy(np.stack([sources, self.indices.astype(np.int64)]))
         data = Data(edge_index=edge_index, num_nodes=self.num_nodes)
         if self.features is not None:
             dense = np.array(self.features) if isinstance(self.features, np.ndarray) else self.features.toarray()
@@ -264,14 +268,14 @@ class Graph:
         return data
 
     def to_scipy(self) -> sp.csr_matrix:
-        """The adjacency A as scipy CSR of float32."""
+        """Return the adjacency matrix A as scipy CSR of float32."""
         data = np.ones(self.num_arcs, dtype=np.float32) if self.weights is None else self.weights
         return sp.csr_matrix((data, self.indices, self.indptr), shape=(self.num_nodes, self.num_nodes))
 
     def with_features(self, kind: Literal["identity", "degree"]) -> Graph:
-        """The same graph with made features, for data that came without any.
+        """Return the same graph with features made from its structure, for data without features.
 
-        `identity`: one-hot node ids (sparse). `degree`: log(1 + degree) and a one-hot of its power-of-two bucket.
+        `identity`: one-hot node ids (sparse). `degree`: log(1 + degree), and one-hot of ⌊log2(1 + degree)⌋.
         """
         features: Features
         if kind == "identity":
@@ -286,52 +290,52 @@ class Graph:
 
     @property
     def num_nodes(self) -> int:
-        """The paper's n."""
+        """Return the number of nodes; the paper's n."""
         return len(self.indptr) - 1
 
     @property
     def num_arcs(self) -> int:
-        """Stored adjacency entries: twice the edges of an undirected graph (PyG's `num_edges`)."""
+        """Return the number of arcs, two per edge of an undirected graph; PyG's `num_edges`."""
         return len(self.indices)
 
     @property
     def num_edges(self) -> int:
-        """The paper's m: undirected edges, or arcs of a directed graph."""
+        """Return the number of edges, or of arcs of a directed graph; the paper's m."""
         return self.num_arcs if self.directed else self.num_arcs // 2
 
     @property
     def num_features(self) -> int:
-        """The paper's d; 0 without features."""
+        """Return the number of feature columns, 0 without features; the paper's d."""
         return 0 if self.features is None else int(self.features.shape[1])
 
     @property
     def num_classes(self) -> int:
-        """The paper's c: classes, label columns or targets; 0 without labels."""
+        """Return the number of classes, labels or targets, 0 without labels; the paper's c."""
         if self.class_names is not None:
             return len(self.class_names)
         return 0 if self.labels is None else TASKS[self.task].count_outputs(self.labels)
 
     @property
     def degrees(self) -> NDArray[np.int64]:
-        """Number of neighbours of each node (out-neighbours if directed)."""
+        """Return the number of neighbours of each node (out-neighbours if directed)."""
         return np.diff(self.indptr)
 
     @property
     def folder(self) -> Path | None:
-        """Return the saved folder this graph was opened from, so that others can open it too; None if it was not."""
+        """Return the folder the graph was opened from, or None."""
         return None if self.saved is None else self.saved.folder
 
     @cached_property
     def fingerprints(self) -> dict[str, str]:
-        """A hash each of adjacency, features, labels and names, so that a mismatch can be named."""
+        """Return one hash each of adjacency, features, labels and names, so that errors can say which differs."""
         if self.saved is not None:
             return self.saved.fingerprints
-        parts: Any = self.features
-        features: tuple[Any, ...] = (parts,)
-        if isinstance(parts, sp.csr_matrix):
-            # scipy picks the width of its index arrays by size and history; the content is the same.
-            indices, indptr = (array.astype(np.int64, copy=False) for array in (parts.indices, parts.indptr))
-            features = (np.array(parts.shape), parts.data, indices, indptr)
+        matrix: Any = self.features
+        features: tuple[Any, ...] = (matrix,)
+        if isinstance(matrix, sp.csr_matrix):
+            # scipy chooses int32 or int64 by size and history; equal features must have equal hashes.
+            indices, indptr = (array.astype(np.int64, copy=False) for array in (matrix.indices, matrix.indptr))
+            features = (np.array(matrix.shape), matrix.data, indices, indptr)
         return {
             "adjacency": digest(self.indptr, self.indices, self.weights, np.array([self.directed])),
             "features": digest(*features),
@@ -341,11 +345,11 @@ class Graph:
 
     @property
     def fingerprint(self) -> str:
-        """One hash of the whole content; equal graphs have equal fingerprints on every machine."""
+        """Return one hash of the whole content, the same for equal graphs on every machine."""
         return digest(np.array(list(self.fingerprints.values())))
 
     def summary(self) -> GraphSummary:
-        """Count, measure and describe the graph; `print` it."""
+        """Return counts and measures of the graph; `print` shows them as a table."""
         return summarize(self)
 
     def __repr__(self) -> str:
@@ -360,8 +364,8 @@ class Graph:
         )
 
 
-def _rows(value: Any) -> int | None:
-    """Number of rows of an array-like, None where it has none."""
+def _count_rows(value: Any) -> int | None:
+    """Return the number of rows of an array or a list; None for anything else."""
     if value is None:
         return None
     if hasattr(value, "shape"):

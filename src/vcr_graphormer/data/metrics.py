@@ -1,4 +1,4 @@
-"""Metrics of outputs against labels: of classes, of label columns, of values."""
+"""Compute metrics of predictions: of classes, of label columns, of values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ THRESHOLD = 0.5  # a label is predicted where its probability is at least this
 
 
 def measure_classes(metric: str, predicted: NDArray[np.float32], labels: Array) -> float:
-    """Return a metric of class probabilities [m, c] against known classes [m]."""
+    """Return a metric of class probabilities [m, c] and known classes [m]."""
     if labels.max() >= predicted.shape[1]:
         raise GraphError(f"class {labels.max()} is in the data but the model knows only {predicted.shape[1]} classes")
     if metric == "accuracy":
@@ -29,7 +29,7 @@ def measure_classes(metric: str, predicted: NDArray[np.float32], labels: Array) 
 
 
 def measure_columns(metric: str, predicted: NDArray[np.float32], labels: Array) -> float:
-    """Return the mean of a metric over label columns, each over the nodes whose entry is known."""
+    """Return the mean of a metric over the label columns; each column counts the nodes whose label is known."""
     if labels.shape[1] != predicted.shape[1]:
         raise GraphError(f"the data has {labels.shape[1]} labels but the model knows {predicted.shape[1]}")
     scores: list[float | None] = []
@@ -43,14 +43,14 @@ def measure_columns(metric: str, predicted: NDArray[np.float32], labels: Array) 
         elif metric == "accuracy":
             scores.append(float(((probability >= THRESHOLD) == truth).mean()))
         else:
-            hits = float(((probability >= THRESHOLD) & truth).sum())
+            true_positives = float(((probability >= THRESHOLD) & truth).sum())
             total = float((probability >= THRESHOLD).sum() + truth.sum())
-            scores.append(2 * hits / total if total else 0.0)
+            scores.append(2 * true_positives / total if total else 0.0)
     return _mean(scores)
 
 
 def measure_values(metric: str, predicted: NDArray[np.float32], targets: Array) -> float:
-    """Return an error of values against targets of the same shape; NaN is unknown."""
+    """Return an error of values and targets of the same shape; NaN targets do not count."""
     known = ~np.isnan(targets)
     errors = (predicted - targets)[known].astype(np.float64)
     if not errors.size:
@@ -59,14 +59,14 @@ def measure_values(metric: str, predicted: NDArray[np.float32], targets: Array) 
 
 
 def is_better(metric: str, value: float, than: float) -> bool:
-    """Return whether a value beats another; anything beats NaN."""
+    """Return whether a value is better than another; any number is better than NaN."""
     if np.isnan(than):
         return not np.isnan(value)
     return value < than if metric in LOWER_IS_BETTER else value > than
 
 
 def _roc_auc(truth: NDArray[np.bool_], score: NDArray[Any]) -> float | None:
-    """Return None where only one of the two classes occurs: there is nothing to rank."""
+    """Return the area under the ROC curve; None if only one of the two classes occurs."""
     if truth.all() or not truth.any():
         return None
     from sklearn.metrics import roc_auc_score
@@ -75,6 +75,6 @@ def _roc_auc(truth: NDArray[np.bool_], score: NDArray[Any]) -> float | None:
 
 
 def _mean(scores: list[float | None]) -> float:
-    """Return the mean of those that could be computed; NaN where none could."""
-    found = [score for score in scores if score is not None]
-    return float(np.mean(found)) if found else float("nan")
+    """Return the mean of the scores that could be computed, or NaN."""
+    computed = [score for score in scores if score is not None]
+    return float(np.mean(computed)) if computed else float("nan")

@@ -1,8 +1,7 @@
 """The three tasks: class labels, several labels per node, and float targets. Each is one object.
 
-A task knows its labels (which arrays it takes, which entries are unknown, what they are as inputs), what the model's
-outputs mean, its loss and its metrics. Nothing else in the package asks for the name of a task. To add one, write a
-class here and put it into `TASKS`.
+A task knows the form of its labels, their form as inputs, its loss, the meaning of outputs, and its metrics. No other
+module asks for the name of a task. To add one, write a class here and put it into `_KNOWN`.
 """
 
 from __future__ import annotations
@@ -23,11 +22,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Scale = tuple[Array, Array]
-_LARGEST_SMALL = 1000  # class ids up to this may have gaps, whatever the number of nodes
+# Class ids up to this may have gaps. Beyond it, an id above the number of nodes is taken for a mistake.
+_MOST_GAPPY_ID = 1000
 
 
 class Task(Protocol):
-    """What a model learns, and how its outputs are judged."""
+    """What a model learns, and how its outputs are measured."""
 
     name: str
     words: str
@@ -35,16 +35,16 @@ class Task(Protocol):
     metrics: tuple[str, ...]
     """The first one is the default."""
     unknown: float
-    """The label of a node that has none."""
+    """The entry of a node without a label."""
     has_classes: bool
-    """Whether every node has one class: only then are there neighbours of the same label, and a confusion matrix."""
+    """Whether each node has one class; content by labels and the confusion matrix need that."""
     gives_values: bool
     """Whether outputs are values; otherwise they are probabilities."""
     several_columns: bool
-    """Whether every column of a labels file, the node's aside, is a label."""
+    """Whether a labels file has one column per label, beside the column of nodes."""
 
     def check_labels(self, labels: Array) -> Array:
-        """Return the labels in the form that is stored; refuse what cannot be labels of this task."""
+        """Return the labels in the form that is stored; refuse labels that do not fit the task."""
         ...
 
     def count_outputs(self, labels: Array) -> int:
@@ -52,60 +52,60 @@ class Task(Protocol):
         ...
 
     def unseen(self, labels: Array, train: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the classes or labels that occur, but in no training node."""
+        """Return the classes or labels that no training node has, but another node has."""
         ...
 
     def label_width(self, outputs: int) -> int:
-        """Return the columns of `label_rows`."""
+        """Return the number of columns of `label_rows`."""
         ...
 
     def label_rows(self, labels: Array, train: NDArray[np.int64], outputs: int) -> NDArray[np.float32]:
-        """Return what is known of each node as input [n, width]: the labels of training nodes, zero rows elsewhere."""
+        """Return labels as inputs [n, width]; rows of nodes that are not in `train` are zero."""
         ...
 
     def scale(self, labels: Array, train: NDArray[np.int64]) -> Scale | None:
-        """Return mean and standard deviation of the targets over the training nodes; None for other labels."""
+        """Return mean and standard deviation of the training nodes' targets; None if labels are no targets."""
         ...
 
     def wanted(self, labels: Array, scale: Scale | None) -> Array:
-        """Return what the model's outputs are compared with."""
+        """Return the labels as the loss compares them with the model's outputs."""
         ...
 
     def loss(self, logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
-        """Return the mean loss of known labels."""
+        """Return the mean loss over the known labels."""
         ...
 
     def count_known(self, labels: Tensor) -> Tensor | int:
-        """Return how many labels a loss is the mean of."""
+        """Return the number of labels that the loss is a mean over."""
         ...
 
     def outputs(self, logits: NDArray[np.float32], scale: Scale | None) -> NDArray[np.float32]:
-        """Return probabilities, or values on the targets' own scale."""
+        """Return probabilities, or values in the units of the targets."""
         ...
 
     def output_tensor(self, logits: Tensor, scale: Scale | None) -> Tensor:
-        """Return the same of tensors, in float32."""
+        """Return the same as `outputs`, from a tensor, as float32."""
         ...
 
     def explained(self, outputs: Tensor) -> Tensor:
-        """Return the column of each node that is explained unless another one is asked for."""
+        """Return the output column that is explained by default, one per node."""
         ...
 
     def decide(self, outputs: NDArray[np.float32]) -> Array:
-        """Return class ids, label rows of 0 and 1, or the values themselves."""
+        """Return the predictions: class ids, rows of 0 and 1, or values."""
         ...
 
     def measure(self, metric: str, outputs: NDArray[np.float32], labels: Array) -> float:
-        """Return one metric of outputs against the labels of the same nodes; unknown labels do not count."""
+        """Return one metric of outputs and labels of the same nodes, without unknown labels."""
         ...
 
     def label_text(self, label: Any, names: Sequence[str]) -> str | None:
-        """Return one node's label in words; None where it has none."""
+        """Return the label of one node in words, or None if it has none."""
         ...
 
 
 class _Labels:
-    """What class labels and several labels per node have in common: inputs and outputs are the labels themselves."""
+    """The part that class labels and several labels per node have in common."""
 
     def label_width(self, outputs: int) -> int:
         return outputs
@@ -141,7 +141,7 @@ class _Classification(_Labels):
         if ids.size and ids.min() < -1:
             node = int(np.flatnonzero(ids < -1)[0])
             raise GraphError(f"labels[{node}] is {ids[node]}; class ids are 0, 1, 2, … and -1 for unknown")
-        if ids.size and ids.max() > max(_LARGEST_SMALL, ids.size):
+        if ids.size and ids.max() > max(_MOST_GAPPY_ID, ids.size):
             raise GraphError(f"labels go up to {ids.max()}; number the classes 0, 1, 2, … without large gaps")
         return ids
 
@@ -166,8 +166,8 @@ class _Classification(_Labels):
         return len(labels)
 
     def outputs(self, logits: NDArray[np.float32], scale: Scale | None) -> NDArray[np.float32]:
-        shifted = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
-        return np.asarray(shifted / shifted.sum(axis=1, keepdims=True), dtype=np.float32)
+        powers = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
+        return np.asarray(powers / powers.sum(axis=1, keepdims=True), dtype=np.float32)
 
     def output_tensor(self, logits: Tensor, scale: Scale | None) -> Tensor:
         return logits.float().softmax(-1)
@@ -211,19 +211,19 @@ class _MultiLabel(_Labels):
         return np.flatnonzero((labels == 1).any(axis=0) & ~(labels[train] == 1).any(axis=0))
 
     def label_rows(self, labels: Array, train: NDArray[np.int64], outputs: int) -> NDArray[np.float32]:
-        """Return the known positives."""
+        """Return 1 for each label that a training node is known to have."""
         used = train[known_labels(labels[train])]
         rows = np.zeros(labels.shape, dtype=np.float32)
         rows[used] = labels[used] == 1
         return rows
 
     def loss(self, logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
-        """Return the binary cross-entropy of each known label."""
+        """Return the mean binary cross-entropy over the known labels."""
         from torch.nn.functional import binary_cross_entropy_with_logits
 
-        wanted = (labels == 1).to(logits.dtype) * (1 - smoothing) + smoothing / 2
+        targets = (labels == 1).to(logits.dtype) * (1 - smoothing) + smoothing / 2
         known = (labels >= 0).to(logits.dtype)
-        return binary_cross_entropy_with_logits(logits, wanted, known, reduction="sum") / self.count_known(labels)
+        return binary_cross_entropy_with_logits(logits, targets, known, reduction="sum") / self.count_known(labels)
 
     def count_known(self, labels: Tensor) -> Tensor:
         return (labels >= 0).sum().clamp(min=1)
@@ -245,7 +245,7 @@ class _MultiLabel(_Labels):
 
 
 class _Regression:
-    """One or several float targets per node: float32 [n] or [n, t], NaN for unknown; learned standardized."""
+    """One or several float targets per node: float32 [n] or [n, t], NaN for unknown. The model learns them scaled."""
 
     name, words = "regression", "targets"
     metrics: tuple[str, ...] = ("rmse", "mae")
@@ -268,9 +268,10 @@ class _Regression:
         return outputs + 1
 
     def label_rows(self, labels: Array, train: NDArray[np.int64], outputs: int) -> NDArray[np.float32]:
-        """Return the targets, roughly standardized, and a last column that says that there is one.
+        """Return the targets, roughly standardized, and a last column of 1 where a target is known.
 
-        The scale is rounded to a power of two and a half step, so that one node's own target does not move it.
+        The deviation is rounded to a power of two and the mean to half a deviation: a node's own target hardly ever
+        changes them.
         """
         used = train[known_labels(labels[train])]
         mean, deviation = self.scale(labels, train)
@@ -340,33 +341,33 @@ CLASSIFICATION = TASKS["classification"]
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """What one training aims at: its task, and the scale of its targets where they are values."""
+    """A task, together with the scale of the training nodes' targets if it has any."""
 
     task: Task
     scale: Scale | None = None
 
     @classmethod
     def of(cls, task: str, labels: Array, train: NDArray[np.int64]) -> Target:
-        """Return the target of a graph's labels, with the scale of the training nodes."""
+        """Return the task of that name, with the scale of the training nodes' labels."""
         return cls(TASKS[task], TASKS[task].scale(labels, train))
 
     def wanted(self, labels: Array) -> Array:
-        """Return what the model's outputs are compared with."""
+        """Return the labels as the loss compares them with the model's outputs."""
         return self.task.wanted(labels, self.scale)
 
     def outputs(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return probabilities, or values on the targets' own scale."""
+        """Return probabilities, or values in the units of the targets."""
         return self.task.outputs(logits, self.scale)
 
     def output_tensor(self, logits: Tensor) -> Tensor:
-        """Return the same of tensors, in float32."""
+        """Return the same as `outputs`, from a tensor, as float32."""
         return self.task.output_tensor(logits, self.scale)
 
 
 def check_labels(value: Any, num_nodes: int, task: str = "auto") -> tuple[Array | None, str]:
-    """Return labels in the form of their task, and the task's name; `auto` takes it from the shape.
+    """Return labels in the form of their task, and the name of the task; `auto` chooses it by their shape.
 
-    Regression is never guessed: ask for it.
+    `auto` never chooses regression.
 
     >>> check_labels([0, 1, -1], 3)
     (array([ 0,  1, -1]), 'classification')
@@ -377,7 +378,7 @@ def check_labels(value: Any, num_nodes: int, task: str = "auto") -> tuple[Array 
         return None, "classification" if task == "auto" else task
     array = to_numpy(value, "labels")
     if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]  # OGB's column of labels
+        array = array[:, 0]  # OGB stores class ids as one column
     if array.ndim not in (1, 2) or array.shape[0] != num_nodes:
         raise GraphError(f"labels has shape {list(array.shape)} but the graph has {num_nodes} nodes")
     if array.dtype.kind not in "iufb":
@@ -388,19 +389,18 @@ def check_labels(value: Any, num_nodes: int, task: str = "auto") -> tuple[Array 
 
 
 def unknown_label(task: str) -> float:
-    """Return the label of a node that has none, where the task may still be `auto`."""
+    """Return the entry of a node without a label; the task may still be `auto`."""
     return TASKS[task].unknown if task in TASKS else CLASSIFICATION.unknown
 
 
 def known_labels(labels: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which nodes have a label: not -1, not NaN; a matrix row needs one known entry."""
-    known = ~np.isnan(labels) if labels.dtype.kind == "f" else labels != -1
-    result: NDArray[np.bool_] = known if known.ndim == 1 else known.any(axis=1)
-    return result
+    """Return whether each node has a label: not -1, not NaN; a matrix row needs one known entry."""
+    known: NDArray[np.bool_] = ~np.isnan(labels) if labels.dtype.kind == "f" else labels != -1
+    return known if known.ndim == 1 else np.asarray(known.any(axis=1))
 
 
 def choose_metric(name: str, task: Task) -> str:
-    """Return the metric of that name; `auto` is the task's first."""
+    """Return the name of a metric, the task's first for `auto`; refuse a metric of another task."""
     if name == "auto":
         return task.metrics[0]
     if name not in task.metrics:
@@ -409,7 +409,7 @@ def choose_metric(name: str, task: Task) -> str:
 
 
 def measure(metric: str, outputs: NDArray[np.float32], labels: Array, task: Task) -> float:
-    """Return one metric of outputs [m, c] against the labels of the same nodes.
+    """Return one metric of outputs [m, c] and the labels of the same nodes.
 
     >>> outputs = np.array([[0.9, 0.1], [0.2, 0.8]], np.float32)
     >>> measure("accuracy", outputs, np.array([0, 0]), TASKS["classification"])

@@ -1,4 +1,7 @@
-"""Top-k personalized PageRank of every node on the rewired graph: absorbing push, then the level of `vectors`."""
+"""Find the top k nodes of personalized PageRank on the rewired graph.
+
+A local push starts at each source; what it leaves over is spread by vectors that are computed once (`second_level`).
+"""
 
 from __future__ import annotations
 
@@ -22,26 +25,26 @@ from .kernels.topk import Limits, Vectors, rank_sources
 from .ranker import Ranking, empty_lists
 from .second_level import EXACT, SMALL_GRAPH, coarse_clusters, compute_vectors, make_arcs, new_scratch, with_weights
 
-BUDGET = 2 * 2**30
+BUDGET = 2 * 2**30  # bytes for the vectors
 FORMAT_VERSION = 1
 KIND = "ranker"
-# Bytes, measured on generated graphs of 0.6 to 62 million edges (results/scale.json, docs/large-graphs.md).
+# Bytes per arc or node, measured on generated graphs of 0.6 to 62 million edges (results/scale.json).
 METIS_PER_ARC = 85
 PARTITION_PER_NODE = 200
 VECTORS_PER_NODE = 330
 THREAD_PER_NODE = 40
 WEIGHTS_PER_ARC = 12
 RANKER_PER_NODE = 230
-# The push of every source starts with this residual per edge weight, whatever its k-th score will be.
+# Residual per edge weight at which the first push of every source stops, before its k-th score is known.
 FIRST_TOLERANCE = 1e-3
-# Sources whose k-th score is minute would wander: no push goes below this fraction of the tolerance, which is 1e-5 at
-# the default tolerance.
+# No push goes below this fraction of the tolerance (1e-5 at the default). Without it, sources with a minute k-th score
+# would push for very long.
 FLOOR = 1.4e-4
-# Up to this tolerance the look back is worth its visits (results/ranking_ablation.json).
+# Up to this tolerance `look_back` is worth the edges it touches (results/ranking_ablation.json).
 LOOK_BACK_BELOW = 0.2
-# Without look back it takes a finer push to come as close.
+# Factor of the tolerance in directed graphs: without `look_back` a finer push is needed for the same recall.
 DIRECTED_TOLERANCE = 1 / 4
-BLOCKS_PER_THREAD = 16  # so that threads end together
+BLOCKS_PER_THREAD = 16  # small blocks, so that all threads finish at about the same time
 
 
 def rank(
@@ -54,7 +57,7 @@ def rank(
 ) -> Ranking:
     """Find the top k nodes of the personalized PageRank of each source on the rewired graph.
 
-    The source itself takes no place in its list, and super nodes take none unless `keep_super`.
+    Lists hold neither the source itself nor, unless `keep_super`, super nodes.
 
     Parameters
     ----------
@@ -65,22 +68,22 @@ def rank(
     sources
         Node ids; default all nodes.
     **how
-        Everything else, by name: `tolerance`, `leave_out`, `keep_super` as in `Effort`; `seed`, `partitioner`, `budget`
-        as in `Preparation`; `threads`.
+        `tolerance`, `leave_out`, `keep_super` and `threads` as in `Effort`; `seed`, `partitioner` and `budget` as in
+        `Preparation`.
 
     >>> from vcr_graphormer import Graph
     >>> ranking = rank(Graph.from_edges([[0, 1, 2], [1, 2, 3]]), k=2, sources=[0])
     >>> ranking.ids.tolist(), [f"{score:.3f}" for score in ranking.scores[0]]
     ([[1, 2]], ['0.358', '0.238'])
     """
-    threads, seed, budget = how.get("threads"), how.get("seed", 0), how.get("budget", BUDGET)
-    ranker = Ranker.prepare(graph, connections, restart, None, seed, threads, budget, how.get("partitioner", "metis"))
-    tolerance, keep_super = how.get("tolerance", TOLERANCE), how.get("keep_super", False)
-    return ranker.rank(sources, k, tolerance, how.get("leave_out", False), keep_super, threads)
+    options: dict[str, Any] = {**how}
+    preparation = {name: options.pop(name) for name in ("seed", "partitioner", "budget") if name in options}
+    ranker = Ranker.prepare(graph, connections, restart, threads=how.get("threads"), **preparation)
+    return ranker.rank(sources, k, **options)
 
 
 class Options(TypedDict, total=False):
-    """What `rank` takes by name: how to prepare and how to rank."""
+    """The keywords of `rank`: how to prepare and how to rank."""
 
     tolerance: float
     leave_out: bool
@@ -93,7 +96,7 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False)
 class Ranker:
-    """A rewired graph made ready for ranking: its vectors are computed once and serve any number of sources."""
+    """A rewired graph made ready for ranking. Its vectors are computed once, for any number of sources."""
 
     stage: ClassVar[str] = "vectors"
     uses_clusters: ClassVar[bool] = True
@@ -117,16 +120,24 @@ class Ranker:
         budget: int = BUDGET,
         partitioner: str = "metis",
     ) -> Ranker:
-        """Compute the vectors. `coarse` (from `coarse_clusters`) may be shared by several rankings of one graph."""
+        """Compute the vectors; parameters as in `Preparation`. Several rankers of one graph can share `coarse`."""
         check_restart(restart)
         connections = (connections or no_connections(graph.num_nodes)).check(graph.num_nodes)
         arcs = make_arcs(graph)
         coarse = coarse_clusters(graph, seed, partitioner) if coarse is None else coarse
-        vectors, visits = compute_vectors(graph, arcs, connections, coarse, restart, default_threads(threads), budget)
+        vectors, visits = compute_vectors(
+            graph,
+            arcs,
+            connections=connections,
+            coarse=coarse,
+            restart=restart,
+            threads=default_threads(threads),
+            budget=budget,
+        )
         return cls(arcs, connections.assignment, vectors, _members(connections), visits, graph.directed)
 
     def save(self, path: str | Path, graph: Graph) -> Path:
-        """Write what was prepared, the arcs of the graph left out, as a folder of memory-mapped arrays."""
+        """Write everything but the arcs of the graph as a folder of arrays."""
         arrays = self.vectors._asdict()
         meta = {
             "restart": arrays.pop("restart"),
@@ -134,15 +145,15 @@ class Ranker:
             "directed": self.directed,
             "graph adjacency": graph.fingerprints["adjacency"],
         }
-        # Scaled weights belong to what is prepared: another machine might round their mean otherwise.
+        # Scaled weights are written too: another machine might round their mean in another way.
         arrays |= {"arc_weights": self.arcs.weights, "assignment": self.assignment}
         arrays |= {"member_ptr": self.members.ptr, "member_node": self.members.node}
         return write_folder(path, KIND, FORMAT_VERSION, arrays, meta, overwrite=False)
 
     @classmethod
     def open(cls, path: str | Path, graph: Graph) -> Ranker:
-        """Open what `save` wrote, with the graph it was prepared for; takes milliseconds at any size."""
-        # Mapped as if writable: compiled loops tell read-only arrays apart and would be compiled once more for them.
+        """Open a saved ranker, with the graph it was prepared for. Takes milliseconds at any size."""
+        # Mapped as if writable ("c"): numba compiles its loops once more for read-only arrays.
         meta, arrays = open_folder(path, KIND, FORMAT_VERSION, "c")
         missing = {"restart", "visits", "directed", "graph adjacency"} - meta.keys()
         missing |= {*Vectors._fields[1:], "arc_weights", "assignment", "member_ptr", "member_node"} - arrays.keys()
@@ -150,7 +161,7 @@ class Ranker:
             raise StoreError(f"{path} is damaged: its manifest lacks {', '.join(sorted(missing))}")
         if meta["graph adjacency"] != graph.fingerprints["adjacency"]:
             raise StoreError(f"{path} was prepared for another graph than {graph.folder or graph.name}")
-        arrays = {name: np.asarray(array) for name, array in arrays.items()}  # plain arrays: numba calls are cheaper
+        arrays = {name: np.asarray(array) for name, array in arrays.items()}  # numba is slower to call with maps
         weights, assignment = arrays.pop("arc_weights"), arrays.pop("assignment")
         members = Members(arrays.pop("member_ptr"), arrays.pop("member_node"))
         arcs = with_weights(graph, weights)
@@ -166,16 +177,15 @@ class Ranker:
         keep_super: bool = False,
         threads: int | None = None,
     ) -> Ranking:
-        """Rank some sources (default all); parameters as in `rank`."""
+        """Rank some sources (default: all nodes); parameters as in `Effort`."""
         check_tolerance(tolerance)
         vectors, num_nodes = self.vectors, len(self.vectors.total)
         nodes = np.arange(num_nodes) if sources is None else check_sources(sources, num_nodes)
         ids, scores = empty_lists(len(nodes), k, np.float64)
         kth = _entry_after(vectors, k)
-        finer = DIRECTED_TOLERANCE if self.directed else 1.0
         limits = Limits(
             first=FIRST_TOLERANCE,
-            tolerance=tolerance * finer,
+            tolerance=tolerance * (DIRECTED_TOLERANCE if self.directed else 1.0),
             floor=FLOOR * tolerance,
             slack=1.0,
             back=not self.directed and tolerance <= LOOK_BACK_BELOW,
@@ -183,26 +193,26 @@ class Ranker:
         if len(self.arcs.indices) <= SMALL_GRAPH:
             limits = limits._replace(first=EXACT, floor=EXACT, slack=0.0)
 
-        def work(part: list[NDArray[np.int64]]) -> int:
+        def rank_blocks(own_blocks: list[NDArray[np.int64]]) -> int:
             scratch, visits = new_scratch(vectors.limit, len(kth), self.directed), 0
-            for rows in part:
-                block, graph = (ids[rows], scores[rows]), (self.arcs, self.assignment, self.members)
+            for rows in own_blocks:
+                lists, graph = (ids[rows], scores[rows]), (self.arcs, self.assignment, self.members)
                 visits += rank_sources(
-                    nodes[rows], leave_out, keep_super, *graph, vectors, kth, scratch, limits, *block
+                    nodes[rows], leave_out, keep_super, *graph, vectors, kth, scratch, limits, *lists
                 )
-                ids[rows], scores[rows] = block
+                ids[rows], scores[rows] = lists
             return visits
 
-        # Sources of one cluster touch the same memory.
+        # Sorted by cluster: sources of one cluster read the same memory.
         count = default_threads(threads)
         blocks = np.array_split(np.argsort(vectors.group[nodes], kind="stable"), BLOCKS_PER_THREAD * count)
         with ThreadPoolExecutor(count) as pool:
-            visits = sum(pool.map(work, [blocks[i::count] for i in range(count)]))
+            visits = sum(pool.map(rank_blocks, [blocks[i::count] for i in range(count)]))
         return Ranking(ids, scores.astype(np.float32), nodes, int(visits))
 
     @classmethod
     def memory(cls, graph: Graph, threads: int, partitioner: str) -> dict[str, int]:
-        """Return the bytes for clusters and for rankings, about, beyond the graph itself."""
+        """Return about how many bytes clusters and rankings need, without the graph."""
         by_metis = partitioner == "metis"
         clusters = METIS_PER_ARC * graph.num_arcs if by_metis else PARTITION_PER_NODE * graph.num_nodes
         rankings = (VECTORS_PER_NODE + THREAD_PER_NODE * threads) * graph.num_nodes
@@ -211,11 +221,12 @@ class Ranker:
 
     @classmethod
     def saved_bytes(cls, graph: Graph) -> int:
-        """Return the bytes that `save` writes, about."""
+        """Return about how many bytes `save` writes."""
         return RANKER_PER_NODE * graph.num_nodes
 
 
 def _members(connections: Connections) -> Members:
+    """Return the nodes of each super node as CSR."""
     assignment = connections.assignment
     node = np.argsort(assignment, kind="stable")[np.count_nonzero(assignment < 0) :]
     ptr = np.concatenate([[0], np.cumsum(connections.sizes)])
@@ -223,8 +234,8 @@ def _members(connections: Connections) -> Members:
 
 
 def _entry_after(vectors: Vectors, k: int) -> NDArray[np.float32]:
-    """The entry behind the first k of each list, 0 where there is none: with the source itself gone, k are as large."""
+    """Return entry k + 1 of each vector's list, 0 if it is shorter: without the source, k nodes score at least that."""
     kth = np.zeros(len(vectors.ptr) - 1, dtype=np.float32)
-    long = np.diff(vectors.ptr) > k
-    kth[long] = vectors.values[vectors.ptr[:-1][long] + k]
+    is_long = np.diff(vectors.ptr) > k
+    kth[is_long] = vectors.values[vectors.ptr[:-1][is_long] + k]
     return kth

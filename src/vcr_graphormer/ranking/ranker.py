@@ -1,4 +1,4 @@
-"""What every ranker offers, and what it returns: the best nodes of each source, with their scores."""
+"""The methods that every ranker has, and the lists that it returns."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol, Self, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from ..base.checks import is_whole
 from ..data.graph import Graph
 from ..errors import ConfigError
 from .connections import Connections
@@ -21,13 +22,13 @@ class Ranking:
     Attributes
     ----------
     ids : int32 [m, k]
-        Node ids; -1 where fewer than k nodes can be reached. n + s is super node s, where these are kept.
+        Node ids, or n + s for super node s; padded with -1 if fewer than k nodes can be reached.
     scores : float32 [m, k]
-        Their PageRank scores, or the similarity of their links; 0 for padding.
+        PageRank scores, or similarities of links; 0 for padding.
     sources : int64 [m]
         The node each row belongs to.
     visits : int
-        Edges touched for all sources together, without those touched while preparing.
+        Edges touched for all sources together; those touched while preparing do not count.
     """
 
     ids: NDArray[np.int32]
@@ -37,18 +38,18 @@ class Ranking:
 
 
 class Preparation(TypedDict, total=False):
-    """How a ranker is prepared. A ranker that has no use for an entry ignores it.
+    """How a ranker is prepared. A ranker ignores the entries it does not need.
 
     Attributes
     ----------
     restart : float
         Probability to return to the source in each step (1 - the paper's α).
     coarse : int32 [n]
-        Clusters of the second level, from `coarse_clusters`; made where they are missing.
+        Clusters of the second level, from `coarse_clusters`; made if they are not given.
     seed : int
         Seed of these clusters.
     partitioner : str
-        Of these clusters: metis, or propagation, whose memory does not grow with the edges.
+        What makes these clusters: `metis`, or `propagation`, whose memory does not grow with the edges.
     threads : int or None
         Default: all cores this process may use. No result depends on it.
     budget : int
@@ -64,16 +65,17 @@ class Preparation(TypedDict, total=False):
 
 
 class Effort(TypedDict, total=False):
-    """How sources are ranked. A ranker that has no use for an entry ignores it.
+    """How sources are ranked. A ranker ignores the entries it does not need.
 
     Attributes
     ----------
     tolerance : float
-        Residual per edge weight at which the push stops, as a fraction of the k-th score: smaller is closer and slower.
+        Residual per edge weight at which the push stops, as a fraction of the k-th score. Smaller is more exact and
+        slower.
     leave_out : bool
-        Rank each connected source as if its own edge to its super node were absent.
+        Whether to rank each source as if it had no edge to its super node.
     keep_super : bool
-        Whether super nodes may take places in the lists.
+        Whether super nodes may be in the lists.
     threads : int or None
         Default: all cores this process may use. No result depends on it.
     """
@@ -85,12 +87,12 @@ class Effort(TypedDict, total=False):
 
 
 class NodeRanker(Protocol):
-    """A way to find the best nodes of any source. A new one is one new class."""
+    """A way to find the best nodes for any source. To add one, write a class with these methods."""
 
     stage: ClassVar[str]
-    """What preparing makes, for progress bars and measurements: `vectors`, `links`."""
+    """The name of preparing in progress bars and measurements: `vectors`, `links`."""
     uses_clusters: ClassVar[bool]
-    """Whether it wants the coarse clusters of the second level."""
+    """Whether it needs the coarse clusters of the second level."""
 
     @property
     def visits(self) -> int:
@@ -99,36 +101,36 @@ class NodeRanker(Protocol):
 
     @classmethod
     def prepare(cls, graph: Graph, connections: Connections | None = None, **how: Unpack[Preparation]) -> Self:
-        """Compute once what serves any number of sources."""
+        """Compute everything that does not depend on the sources."""
         ...
 
     def rank(self, sources: Any = None, k: int = 20, **how: Unpack[Effort]) -> Ranking:
-        """Rank some sources; default: all nodes."""
+        """Rank some sources (default: all nodes)."""
         ...
 
     def save(self, path: str | Path, graph: Graph) -> Path:
-        """Write what was prepared as a folder, for workers that share a filesystem and no memory."""
+        """Write the ranker as a folder, for workers that share a filesystem but no memory."""
         ...
 
     @classmethod
     def open(cls, path: str | Path, graph: Graph) -> Self:
-        """Open what `save` wrote, with the graph it was prepared for."""
+        """Open a saved ranker, with the graph it was prepared for."""
         ...
 
     @classmethod
     def memory(cls, graph: Graph, threads: int, partitioner: str) -> dict[str, int]:
-        """Return the bytes that each stage of preparing and ranking needs, about."""
+        """Return about how many bytes each stage of preparing and ranking needs."""
         ...
 
     @classmethod
     def saved_bytes(cls, graph: Graph) -> int:
-        """Return the bytes that `save` writes, about."""
+        """Return about how many bytes `save` writes."""
         ...
 
 
 def empty_lists(count: int, k: Any, score_type: Any = np.float32) -> tuple[NDArray[np.int32], NDArray[Any]]:
-    """Return ids and scores [count, k], all padding; refuse a length that is none or does not fit."""
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+    """Return ids and scores [count, k], all padding; refuse a k that is below 1 or does not fit into memory."""
+    if not is_whole(k) or k < 1:
         raise ConfigError(f"k is {k!r}; it must be a whole number of at least 1")
     try:
         return np.full((count, k), -1, dtype=np.int32), np.zeros((count, k), dtype=score_type)
