@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
-
 from ..errors import ConfigError
+from .checks import is_whole
 
 # Linux: writing "5" here sets VmHWM, the peak of resident memory, back to the present use (man proc_pid_clear_refs).
 _CLEAR = Path("/proc/self/clear_refs")
@@ -87,6 +86,6 @@ def default_threads(threads: int | None) -> int:
     """Return the number asked for, or for None the number of cores this process may use."""
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if isinstance(threads, bool) or not isinstance(threads, int | np.integer) or threads < 1:
+    if not is_whole(threads) or threads < 1:
         raise ConfigError(f"threads is {threads!r}; it must be a whole number of at least 1")
     return int(threads)

@@ -14,7 +14,7 @@ from .generated import digits
 from .graph import Graph
 from .readers.own import read_graph, read_splits
 from .split import Split
-from .tasks import CLASSIFICATION
+from .tasks import CLASSIFICATION, TASKS
 
 EMBEDDED = "digits"  # comes with scikit-learn
 DIGITS = Counts(1_797, 5_631, 64, 10)
@@ -52,7 +52,7 @@ class DataConfig:
     dataset: str = setting(EMBEDDED, "a published dataset by name, or the path of your own folder or file")
     root: str = setting("data", "folder with the raw files of the published datasets")
     directed: bool = setting(False, "keep the direction of edges")
-    task: str = setting("auto", "what to learn: classification, multilabel, regression; auto: by labels")
+    task: str = setting("auto", f"what to learn: {', '.join(TASKS)}; auto: by labels")
     ids: str = setting("auto", "own data: whole-number node ids are rows or names; auto decides")
     features: str = setting("given", "given by the data, or made: identity (one column per node) or degree")
     split: str = setting("auto", "random, per_class, published; auto: yours if given, else the paper's")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.checks import check_seed, to_numpy, to_whole_numbers
+from ..base.checks import check_seed, is_number, is_whole, to_numpy, to_whole_numbers
 from ..base.files import read_lines, read_npz, replace_file
 from ..errors import GraphError, StoreError
 from .tasks import known_labels
@@ -70,7 +70,7 @@ class Split:
     def per_class(cls, labels: Any, train: int = 20, val: int = 30, seed: int = 0) -> Split:
         """Draw the same number of nodes from each class, as GRAND+ does; the others are the test part."""
         for part, count in (("train", train), ("val", val)):
-            if isinstance(count, bool) or not isinstance(count, int | np.integer):
+            if not is_whole(count):
                 raise GraphError(f"{part} is {count!r}; a per-class split takes whole numbers of nodes")
         groups = _nodes_by_class(_check_labels(labels), "a per-class split")
         return cls._draw(groups, train, val=val, generator=np.random.default_rng(check_seed(seed)))
@@ -238,7 +238,7 @@ def _to_mask(array: NDArray[Any], part: str) -> NDArray[np.bool_]:
 
 def _part_size(size: float | int, part: str, *, available: int) -> int:
     """Return the number of nodes of a part that is given as a number or as a fraction of those available."""
-    if isinstance(size, bool) or not isinstance(size, int | float | np.integer | np.floating):
+    if not is_number(size):
         raise GraphError(f"{part} is {size!r}; give a fraction (0.6) or a number of nodes (940)")
     if isinstance(size, int | np.integer):
         if size < 1:

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ..base.checks import to_numpy, to_whole_numbers
+from ..base.checks import is_whole, to_numpy, to_whole_numbers
 from ..data.contract import check_features
 from ..data.graph import Graph
 from ..errors import ConfigError, GraphError, unknown_name
@@ -87,7 +87,7 @@ def structure_connections(
     >>> structure_connections(Graph.from_edges([[0, 1, 3, 4], [1, 2, 4, 5]], num_nodes=6), count=2).sizes.tolist()
     [3, 3]
     """
-    if isinstance(count, int) and count == 0 and not isinstance(count, bool):
+    if is_whole(count, plain=True) and count == 0:
         return no_connections(graph.num_nodes)
     _check_count(count, "clusters", num_nodes=graph.num_nodes)
     if partitioner not in PARTITIONERS:
@@ -153,7 +153,7 @@ def feature_connections(features: Any, count: int, seed: int = 0) -> Connections
 
 
 def _check_count(count: Any, what: str, *, num_nodes: int) -> None:
-    if isinstance(count, bool) or not isinstance(count, int | np.integer):
+    if not is_whole(count):
         raise ConfigError(f"{what} is {count!r}; it must be a whole number")
     if not 1 <= count <= num_nodes:
         raise ConfigError(f"{what} is {count}; it must lie between 1 and the number of nodes ({num_nodes})")

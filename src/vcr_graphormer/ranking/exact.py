@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ..base.checks import check_sources, to_numpy
+from ..base.checks import check_sources, is_number, to_numpy
 from ..data.graph import Graph
 from ..errors import ConfigError
 from .connections import Connections, no_connections
@@ -88,8 +88,7 @@ def exact_pagerank(
 
 def check_restart(restart: float) -> None:
     """Raise for a restart probability outside of [0.001, 1)."""
-    is_number = isinstance(restart, int | float | np.floating) and not isinstance(restart, bool)
-    if not is_number or not LEAST_RESTART <= restart < 1:
+    if not is_number(restart) or not LEAST_RESTART <= restart < 1:
         raise ConfigError(
             f"restart is {restart!r}; the restart probability must lie between {LEAST_RESTART} and 1 (the paper: 0.15)"
         )
@@ -97,5 +96,5 @@ def check_restart(restart: float) -> None:
 
 def check_tolerance(tolerance: float) -> None:
     """Raise for a tolerance outside of (0, 1)."""
-    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float | np.floating) or not 0 < tolerance < 1:
+    if not is_number(tolerance) or not 0 < tolerance < 1:
         raise ConfigError(f"tolerance is {tolerance!r}; it must lie between 0 and 1 (default {TOLERANCE})")

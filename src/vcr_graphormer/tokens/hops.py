@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ..base.checks import Array
+from ..base.checks import Array, is_whole
 from ..data.contract import Features
 from ..data.graph import Graph
 from ..errors import ConfigError, GraphError
@@ -118,7 +118,7 @@ def hop_features(graph: Graph, hops: int, self_loops: bool = False) -> Iterator[
 
 def check_hops(graph: Graph, hops: int) -> None:
     """Refuse a number of hops that is none, and hops of a graph without features."""
-    if isinstance(hops, bool) or not isinstance(hops, int | np.integer) or hops < 0:
+    if not is_whole(hops) or hops < 0:
         raise ConfigError(f"hops is {hops!r}; it must be a whole number of 0 or more")
     if hops and graph.features is None:
         raise GraphError("the graph has no features: use graph.with_features('degree') or 'identity', or hops=0")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..base.checks import check_choice, check_fraction, check_seed, check_whole, setting
+from ..base.checks import check_choice, check_fraction, check_seed, check_whole, is_number, setting
 from ..data.tasks import TASKS
 from ..errors import ConfigError
 
@@ -83,7 +83,7 @@ class TrainConfig:
             check_whole(self, "training", name, 0)
         for name in ("learning_rate", "final_learning_rate", "weight_decay", "gradient_clip"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):
+            if not (is_number(value, plain=True) and math.isfinite(value) and value >= 0):
                 raise ConfigError(f"training.{name} is {value!r}; it must be a number of 0 or more")
         if not self.learning_rate:
             raise ConfigError("training.learning_rate is 0; it must be more, or nothing is learned")
