@@ -15,7 +15,7 @@ from vcr_graphormer.base.folders import open_folder, write_folder
 from vcr_graphormer.ranking.connections import Connections
 from vcr_graphormer.ranking.ranker import Effort, NodeRanker, Preparation, Ranking, empty_lists
 from vcr_graphormer.report.page import collect
-from vcr_graphormer.tokens.lists import make_lists
+from vcr_graphormer.tokens.lists import Kept, make_lists
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,3 +134,105 @@ def test_links_beside_the_others_are_the_links_of_before(tmp_path: Path) -> None
     np.testing.assert_array_equal(alone.scores("content"), beside.scores("links"))
     assert list(alone.layout.counts) == ["structure", "content"]
     assert list(beside.layout.counts) == ["structure", "content", "links"]
+
+
+@dataclass(frozen=True, eq=False)
+class WrongRanker(CircleRanker):
+    """A ranker with a mistake: `shift` is added to all ids, and lists are `cut` places too short."""
+
+    shift: int = 0
+    cut: int = 0
+
+    def rank(self, sources: Any = None, k: int = 20, **how: Unpack[Effort]) -> Ranking:
+        ranking = super().rank(sources, k, **how)
+        ids = ranking.ids[:, : k - self.cut] + np.int32(self.shift)
+        return replace(ranking, ids=ids, scores=ranking.scores[:, : k - self.cut])
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        ({"shift": -1}, "put node 0 into its own list"),  # where label embedding would show it its own label
+        ({"shift": 10_000}, "returned ids outside of -1 to 149"),
+        ({"cut": 1}, r"returned ids \[150, 2\]; they must be \[150, 3\]"),
+    ],
+)
+def test_what_a_ranker_returns_is_checked(mistake: dict[str, int], message: str, tmp_path: Path) -> None:
+    class Wrong(WrongRanker):
+        @classmethod
+        def prepare(
+            cls, graph: vcr.Graph, connections: Connections | None = None, **how: Unpack[Preparation]
+        ) -> "Wrong":
+            return cls(graph.num_nodes, **mistake)
+
+    kind: Any = replace(CIRCLE, ranker=lambda: Wrong)  # type: ignore[arg-type,return-value]
+    config = vcr.TokenConfig(hops=0, content_tokens=0, clusters=0)
+    with pytest.raises(vcr.GraphError, match=message):
+        make_lists(named_graph(), config=config, kinds=[kind])
+    with pytest.raises(vcr.GraphError, match=message):
+        vcr.tokenize(named_graph(), None, config, tmp_path / "tokens", kinds=[kind])
+
+
+def refuse(graph: vcr.Graph, train: Any, config: vcr.TokenConfig) -> None:
+    raise vcr.ConfigError("this kind wants another graph")
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (replace(CIRCLE, name="structure"), "two kinds of neighbours named 'structure'"),
+        (replace(CIRCLE, name="hop"), "'hop' cannot be the name of a kind"),
+        (replace(CIRCLE, name="a/b"), "'a/b' cannot be the name of a kind"),
+        (replace(CIRCLE, check=refuse), "this kind wants another graph"),
+    ],
+)
+def test_kinds_are_checked(kind: vcr.Kind, message: str) -> None:
+    with pytest.raises(vcr.ConfigError, match=message):
+        make_lists(named_graph(), config=vcr.TokenConfig(hops=0, content_tokens=0), kinds=[kind])
+
+
+def by_training_label(graph: vcr.Graph, train: Any, config: vcr.TokenConfig) -> Connections:
+    return vcr.content_connections(graph.labels, train)
+
+
+def test_a_kind_depends_on_the_training_nodes_unless_it_says_otherwise(tmp_path: Path) -> None:
+    graph = named_graph()
+    first, second = (vcr.Split.random(graph.labels, seed=seed).train for seed in (0, 7))
+    kind = vcr.Kind("mine", lambda config: 3, connect=by_training_label, own_label_left_out=True)
+    config, kept = vcr.TokenConfig(hops=0, content_tokens=0, clusters=0), Kept()
+    lists = [make_lists(graph, train, config, kinds=[kind], kept=kept) for train in (first, second)]
+    assert not np.array_equal(lists[0].ids("mine"), lists[1].ids("mine"))
+    vcr.tokenize(graph, first, config, tmp_path / "tokens", kinds=[kind])
+    with pytest.raises(vcr.StoreError, match="belongs to another training labels, training nodes"):
+        vcr.tokenize(graph, second, config, tmp_path / "tokens", kinds=[kind])
+    both = vcr.TokenConfig(super_tokens="mean")
+    with pytest.raises(vcr.ConfigError, match="only one kind of neighbours may leave the own label out"):
+        make_lists(graph, first, both, kinds=[kind])
+
+
+def test_the_order_of_kinds_counts(run: vcr.Run, tmp_path: Path) -> None:
+    graph, train, config = run.graph, run.split.train, run.config.tokens
+    back = replace(CIRCLE, name="back")
+    one, other = (
+        vcr.tokenize(graph, train, config, tmp_path / name, kinds=kinds)
+        for name, kinds in (("one", [CIRCLE, back]), ("other", [back, CIRCLE]))
+    )
+    assert one.layout != other.layout
+    assert len({one.layout, other.layout, vcr.TokenStore.open(one.path).layout}) == 2
+    with pytest.raises(vcr.StoreError, match="the model was trained with"):
+        run.on(graph, one)
+
+
+def test_resume_wants_the_kinds_of_the_run(tmp_path: Path) -> None:
+    graph = named_graph()
+
+    def stop(stage: str, done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        vcr.train(
+            graph, vcr.Split.random(graph.labels), CONFIG, tmp_path / "run", device="cpu", kinds=[CIRCLE], progress=stop
+        )
+    with pytest.raises(vcr.ConfigError, match=r"was begun with kinds=\['circle'\]: give these to resume"):
+        vcr.resume(tmp_path / "run", "cpu")
+    assert vcr.resume(tmp_path / "run", "cpu", [CIRCLE]).store.layout.counts["circle"] == 3

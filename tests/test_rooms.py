@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+import vcr_graphormer
+
 PACKAGE = Path(__file__).parent.parent / "src" / "vcr_graphormer"
 ROOMS = ("base", "data", "ranking", "tokens", "model", "training", "explain", "runs", "report", "cli")
 MOST_FILES = 13
@@ -22,8 +24,10 @@ def imported_rooms(file: Path) -> set[str]:
             modules |= {(*above, *(node.module or "").split("."), name.name) for name in node.names}
         elif isinstance(node, ast.Import):
             modules |= {tuple(name.name.split(".")) for name in node.names}
-    places = {tuple(part for part in module if part)[1:2] for module in modules if module[:1] == ("vcr_graphormer",)}
-    return {place[0] for place in places if place and place[0] in ROOMS}
+    inside = [[part for part in module[1:] if part] for module in modules if module[:1] == ("vcr_graphormer",)]
+    firsts = {parts[0] for parts in inside if parts}
+    # A public name stands for its module: `from .. import write_report` reaches the room report.
+    return {vcr_graphormer._HOMES.get(name, name).split(".")[0] for name in firsts} & set(ROOMS)
 
 
 def test_the_rooms_are_these() -> None:
@@ -36,12 +40,15 @@ def test_the_rooms_are_these() -> None:
 def test_a_room_imports_only_rooms_above_it(room: str) -> None:
     allowed = set(ROOMS[: ROOMS.index(room) + 1])
     for file in (PACKAGE / room).rglob("*.py"):
-        assert imported_rooms(file) <= allowed, file
+        # `Run.report` is the one exception: users look for it there, and it is bound when it is called.
+        late = {"report"} if file.relative_to(PACKAGE) == Path("runs/run.py") else set()
+        assert imported_rooms(file) <= allowed | late, file
 
 
 def test_the_test_would_notice() -> None:
     assert imported_rooms(PACKAGE / "cli" / "train.py") >= {"runs", "data"}
     assert imported_rooms(PACKAGE / "errors.py") == set()
+    assert "report" in imported_rooms(PACKAGE / "runs" / "run.py")
 
 
 @pytest.mark.parametrize("folder", sorted({file.parent for file in FILES}), ids=lambda folder: folder.name)

@@ -27,7 +27,7 @@ _NAMES = {
     "data.summary": ("GraphSummary",),
     "data.tasks": ("Target",),
     "explain.attributions": ("Attributions",),
-    "explain.explanation": ("Explanation",),
+    "explain.explanation": ("Explanation", "Token"),
     "explain.rewiring": ("Transfer",),
     "model.batches": ("Batch", "Inputs"),
     "model.config": ("ModelConfig",),
@@ -37,7 +37,7 @@ _NAMES = {
     "ranking.exact": ("exact_pagerank",),
     "ranking.links": ("LinkRanker",),
     "ranking.pagerank": ("Ranker", "rank"),
-    "ranking.ranker": ("Ranking",),
+    "ranking.ranker": ("NodeRanker", "Ranking"),
     "report.page": ("write_report",),
     "runs.config": ("Config", "load_config"),
     "runs.launch": ("resume", "train"),
@@ -49,7 +49,7 @@ _NAMES = {
     "tokens.hops": ("hop_features",),
     "tokens.kinds": ("Kind",),
     "tokens.layout": ("Layout",),
-    "tokens.lists": ("TokenLists",),
+    "tokens.lists": ("TokenLists", "make_lists"),
     "tokens.store": ("TokenStore",),
     "training.config": ("TrainConfig",),
 }
@@ -63,7 +63,7 @@ if TYPE_CHECKING:  # type checkers do not see names that are imported on first u
     from .data.summary import GraphSummary
     from .data.tasks import Target
     from .explain.attributions import Attributions
-    from .explain.explanation import Explanation
+    from .explain.explanation import Explanation, Token
     from .explain.rewiring import Transfer
     from .model.batches import Batch, Inputs
     from .model.config import ModelConfig
@@ -73,7 +73,7 @@ if TYPE_CHECKING:  # type checkers do not see names that are imported on first u
     from .ranking.exact import exact_pagerank
     from .ranking.links import LinkRanker
     from .ranking.pagerank import Ranker, rank
-    from .ranking.ranker import Ranking
+    from .ranking.ranker import NodeRanker, Ranking
     from .report.page import write_report
     from .runs.config import Config, load_config
     from .runs.launch import resume, train
@@ -85,7 +85,7 @@ if TYPE_CHECKING:  # type checkers do not see names that are imported on first u
     from .tokens.hops import hop_features
     from .tokens.kinds import Kind
     from .tokens.layout import Layout
-    from .tokens.lists import TokenLists
+    from .tokens.lists import TokenLists, make_lists
     from .tokens.store import TokenStore
     from .training.config import TrainConfig
 
@@ -108,6 +108,7 @@ __all__ = [
     "Layout",
     "LinkRanker",
     "ModelConfig",
+    "NodeRanker",
     "Predictions",
     "ProcessError",
     "Ranker",
@@ -117,6 +118,7 @@ __all__ = [
     "Split",
     "StoreError",
     "Target",
+    "Token",
     "TokenConfig",
     "TokenLists",
     "TokenStore",
@@ -136,6 +138,7 @@ __all__ = [
     "load_dataset",
     "load_splits",
     "make_inputs",
+    "make_lists",
     "paper_split",
     "rank",
     "resume",

@@ -70,6 +70,7 @@ TOKENS: dict[str, tuple[str, dict[str, Any]]] = {
     "directed": ("directed", {}),
     "weighted": ("weighted", {}),
     "directed, weighted, links": ("both", {"content": "links"}),
+    "links beside the others": ("directed", {"link_tokens": 3}),
     "multilabel": ("multilabel", {}),
 }
 _EVERYTHING = {
@@ -190,14 +191,14 @@ def sample_store(store: vcr.TokenStore) -> dict[str, Any]:
             "ids": np.asarray(store.ids(kind))[nodes].tolist(),
             "scores": np.asarray(store.scores(kind))[nodes].astype(np.float64).round(4).tolist(),
         }
-        for kind in ("structure", "content")
+        for kind in store.layout.counts
         if store.ids(kind).shape[1]
     }
 
 
 def sample_run(run: vcr.Run) -> list[list[float]]:
     """Rounded predictions of a few nodes."""
-    found: list[list[float]] = run.predict(list(SAMPLE)).probabilities.astype(np.float64).round(3).tolist()
+    found: list[list[float]] = run.predict(list(SAMPLE)).probabilities.astype(np.float64).round(5).tolist()
     return found
 
 

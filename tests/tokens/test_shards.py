@@ -218,7 +218,9 @@ def ready(graph: Graph, tmp_path: Path) -> tuple[Shard, SavedRanker]:
     saved = graph.save(tmp_path / "graph")
     folder = Ranker.prepare(graph).save(tmp_path / "ranker", graph)
     (tmp_path / "parts").mkdir()
-    return Shard(tmp_path / "parts" / "x.npz", 0, 10, 5, {"tolerance": 0.2}), SavedRanker(saved, folder, Ranker)
+    return Shard(tmp_path / "parts" / "x.npz", 0, 10, 5, {"tolerance": 0.2}, graph.num_nodes), SavedRanker(
+        saved, folder, Ranker
+    )
 
 
 def test_refusals_of_a_worker(graph: Graph, tmp_path: Path) -> None:

@@ -89,14 +89,16 @@ class Chosen:
 
     def load(self) -> Config:
         """Return the settings; refuse `--data` if no dataset is named."""
-        _check_root(self.data)
-        named = self.dataset or self.config or any(text.startswith("data.dataset=") for text in self.override or ())
+        from ..data.datasets import DataConfig
+
+        config = read_config(self.config, self.override, self.variant, dataset=self.dataset, root=self.data)
+        named = self.dataset or self.config or config.data.dataset != DataConfig().dataset
         if self.data is not None and not named:
             raise ConfigError(
                 f"--data is the folder with the raw files of published datasets: say which one by --dataset NAME; for "
                 f"your own data write --dataset {self.data}"
             )
-        return read_config(self.config, self.override, self.variant, dataset=self.dataset, root=self.data)
+        return config
 
 
 @dataclass(frozen=True)

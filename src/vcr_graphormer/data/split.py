@@ -17,6 +17,7 @@ from ..errors import GraphError, StoreError
 from .tasks import known_labels
 
 PARTS = ("train", "val", "test")
+NODE_TITLES = ("node", "id", "node_id", "name")  # what the column of nodes may be called
 _MOST_NAMED = 10  # classes that a warning lists
 
 
@@ -192,8 +193,10 @@ def read_parts(file: Path) -> dict[str, NDArray[Any]]:
 
 def _read_ids(file: Path) -> NDArray[Any]:
     if file.suffix.lower() != ".npy":
-        lines = list(enumerate(read_lines(file), 1))
-        return np.asarray([_parse_id(line, file, number=number) for number, line in lines if line.strip()])
+        lines = [(number, line) for number, line in enumerate(read_lines(file), 1) if line.strip()]
+        if lines and lines[0][1].strip().lower() in NODE_TITLES:
+            del lines[0]
+        return np.asarray([_parse_id(line, file, number=number) for number, line in lines])
     if not file.is_file():
         raise StoreError(f"{file} does not exist")
     try:

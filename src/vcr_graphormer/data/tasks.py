@@ -51,10 +51,6 @@ class Task(Protocol):
         """Return the number of classes, labels or targets."""
         ...
 
-    def unseen(self, labels: Array, train: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the classes or labels that no training node has, but another node has."""
-        ...
-
     def label_width(self, outputs: int) -> int:
         """Return the number of columns of `label_rows`."""
         ...
@@ -148,9 +144,6 @@ class _Classification(_Labels):
     def count_outputs(self, labels: Array) -> int:
         return max(0, int(labels.max()) + 1)
 
-    def unseen(self, labels: Array, train: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.setdiff1d(labels[labels >= 0], labels[train])
-
     def label_rows(self, labels: Array, train: NDArray[np.int64], outputs: int) -> NDArray[np.float32]:
         used = train[known_labels(labels[train])]
         rows = np.zeros((len(labels), outputs), dtype=np.float32)
@@ -207,9 +200,6 @@ class _MultiLabel(_Labels):
     def count_outputs(self, labels: Array) -> int:
         return int(labels.shape[1])
 
-    def unseen(self, labels: Array, train: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.flatnonzero((labels == 1).any(axis=0) & ~(labels[train] == 1).any(axis=0))
-
     def label_rows(self, labels: Array, train: NDArray[np.int64], outputs: int) -> NDArray[np.float32]:
         """Return 1 for each label that a training node is known to have."""
         used = train[known_labels(labels[train])]
@@ -260,9 +250,6 @@ class _Regression:
 
     def count_outputs(self, labels: Array) -> int:
         return int(labels.shape[1]) if labels.ndim == 2 else 1
-
-    def unseen(self, labels: Array, train: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.empty(0, dtype=np.int64)
 
     def label_width(self, outputs: int) -> int:
         return outputs + 1

@@ -70,15 +70,16 @@ def make_inputs(
     self_loops = lists.settings.self_loops
     matrices |= {f"hop {number} {self_loops}": lists.hop(number) for number in range(1, lists.num_hops + 1)}
     if model.adjacency_rows:
-        matrices["adjacency"] = kept.once("adjacency rows", partial(adjacency_rows, graph))
-    dense, fits = residence([matrix for name, matrix in matrices.items() if name not in kept.results], device, dtype)
+        matrices["adjacency"] = kept.once(("adjacency rows",), partial(adjacency_rows, graph))
+    there = {key[0] for key in kept.results if key[1:3] == (device, dtype)}
+    dense, fits = residence([matrix for name, matrix in matrices.items() if name not in there], device, dtype)
     streamed = not fits if streamed is None else streamed
     on_device = device.type != "cpu" and not streamed
     home = device if on_device else torch.device("cpu")
 
     def convert(name: str) -> Matrix:
         how = partial(to_matrix, dtype=dtype if on_device else None, dense=dense and on_device)
-        return kept.once(name, partial(how, matrices[name], home))
+        return kept.once((name, home, dtype), partial(how, matrices[name], home))
 
     labels = label_matrix(graph, train) if model.label_embedding or model.label_hops else None
     around = None

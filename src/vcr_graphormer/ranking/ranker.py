@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from ..base.checks import is_whole
 from ..data.graph import Graph
-from ..errors import ConfigError
+from ..errors import ConfigError, GraphError
 from .connections import Connections
 
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """The k best nodes of each source, best first, ties by smaller id.
+    """The k best nodes of each source, best first, ties by smaller id; the source itself is never among them.
 
     Attributes
     ----------
@@ -126,6 +126,22 @@ class NodeRanker(Protocol):
     def saved_bytes(cls, graph: Graph) -> int:
         """Return about how many bytes `save` writes."""
         ...
+
+
+def check_ranking(ranking: Ranking, k: int, *, limit: int) -> Ranking:
+    """Refuse lists that are not k long, ids of `limit` or more, and a source in its own list, where it sees its label.
+
+    This costs one pass at the speed of memory, and holds for every ranker, a user's own too.
+    """
+    shape = (len(ranking.sources), k)
+    if ranking.ids.shape != shape or ranking.scores.shape != shape:
+        raise GraphError(f"the ranker returned ids {list(ranking.ids.shape)}; they must be {list(shape)}")
+    if ranking.ids.size and not -1 <= ranking.ids.min() <= ranking.ids.max() < limit:
+        raise GraphError(f"the ranker returned ids outside of -1 to {limit - 1}")
+    own = (ranking.ids == ranking.sources[:, None]).any(axis=1)
+    if own.any():
+        raise GraphError(f"the ranker put node {ranking.sources[own][0]} into its own list: leave the source out")
+    return ranking
 
 
 def empty_lists(count: int, k: Any, score_type: Any = np.float32) -> tuple[NDArray[np.int32], NDArray[Any]]:

@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from ..base.jobs import Progress
 from ..data.graph import Graph
 from ..data.split import PARTS, Split
 from ..data.tasks import TASKS, choose_metric
-from ..errors import GraphError, StoreError
+from ..errors import ConfigError, GraphError, StoreError
 from ..model.inputs import model_sizes
 from ..tokens.build import check_tokens, tokenize
 from ..tokens.kinds import Kind, resolve
@@ -28,7 +28,7 @@ from ..training.devices import find_device
 from ..training.inference import compute
 from ..training.processes import Processes, agent_name
 from ..training.trainer import OnEpoch, Trainer
-from .config import Config, to_toml
+from .config import Config, load_config, to_toml
 from .run import RUN_FILE, RUN_VERSION, Run, versions
 
 SEEDS_FILE = "seeds.toml"  # the settings of a folder that holds one run per seed
@@ -52,16 +52,33 @@ class Watched(TypedDict, total=False):
     on_epoch: OnEpoch | None
 
 
+class Options(Watched, total=False):
+    """What `train` takes by name.
+
+    Attributes
+    ----------
+    tokens : path or None
+        Folder of a token store to use or to make; default: inside the run folder.
+    device : str
+        auto, cpu, cuda or cuda:N.
+    force : bool
+        Whether to replace a run that is in the folder.
+    kinds : sequence of Kind
+        Kinds of neighbours beside those in the settings; give them to `resume` too.
+    """
+
+    tokens: str | Path | None
+    device: str
+    force: bool
+    kinds: Sequence[Kind]
+
+
 def train(
     graph: Graph,
     split: Split,
     config: Config | None = None,
     out: str | Path = "runs/run",
-    tokens: str | Path | None = None,
-    device: str = "auto",
-    force: bool = False,
-    kinds: Sequence[Kind] = (),
-    **watched: Unpack[Watched],
+    **options: Unpack[Options],
 ) -> Run:
     """Make token lists, train a model on them, and write all results to a run folder.
 
@@ -76,25 +93,10 @@ def train(
         All settings; the data section only describes where the graph came from.
     out
         The run folder; an existing run is refused unless `force`.
-    tokens
-        Folder of a token store to use or to make; default: inside the run folder.
-    device
-        auto, cpu, cuda or cuda:N.
-    kinds
-        Kinds of neighbours beside those in the settings; give them to `resume` too.
-    **watched
-        `threads`, `progress` and `on_epoch`, as in `Watched`.
+    **options
+        `tokens`, `device`, `force` and `kinds`, as in `Options`; `threads`, `progress` and `on_epoch`, as in `Watched`.
     """
-    return train_loaded(
-        lambda: (graph, split),
-        config or Config(),
-        out=out,
-        tokens=tokens,
-        device=device,
-        force=force,
-        kinds=kinds,
-        **watched,
-    )
+    return train_loaded(lambda: (graph, split), config or Config(), out=out, **options)
 
 
 def train_loaded(
@@ -114,12 +116,13 @@ def train_loaded(
         restarted = _is_restart(Path(out), config)
         if not restarted or not (Path(out) / "config.toml").is_file():  # the last file that `_prepare` writes
             graph, split = load()
-            _check(graph, split, config=config)
+            _check(graph, split, config=config, kinds=kinds)
             if tokens is not None:
                 check_tokens(graph, split.train, config.tokens, tokens, kinds)
-            _prepare(
-                graph, split, config=config, folder=Path(out), tokens=tokens, force=force or restarted, agents=agents
-            )
+            more = {"agents": agents, "process": os.getpid()} if agents else {}
+            if kinds:
+                more["kinds"] = [kind.name for kind in kinds]
+            _prepare(graph, split, config=config, folder=Path(out), tokens=tokens, force=force or restarted, more=more)
 
     processes = Processes.join()
     with processes.guarded():
@@ -139,7 +142,7 @@ def _is_restart(folder: Path, config: Config) -> bool:
     if agent_name() is None or not (folder / RUN_FILE).is_file():
         return False
     about, settings = read_json(folder / RUN_FILE), folder / "config.toml"
-    if settings.is_file() and settings.read_text(encoding="utf-8") != to_toml(config):
+    if settings.is_file() and load_config(settings) != config:
         return False
     return agent_name() in about.get("agents", []) and about.get("process") != os.getpid()
 
@@ -152,9 +155,9 @@ def _prepare(
     folder: Path,
     tokens: str | Path | None,
     force: bool,
-    agents: list[str],
+    more: dict[str, Any],
 ) -> None:
-    """Write a run folder that `resume` can train."""
+    """Write a run folder that `resume` can train; `more` goes to `run.json`."""
     store = folder / "tokens" if tokens is None else Path(tokens)
     for path in (graph.folder, None if tokens is None else store):
         if path is not None and path.resolve().is_relative_to(folder.resolve()):
@@ -170,9 +173,8 @@ def _prepare(
         "task": graph.task,
         "scale": None if scale is None else [values.tolist() for values in scale],
         **model_sizes(graph),
+        **more,
     }
-    if agents:
-        about |= {"agents": agents, "process": os.getpid()}
     make_room(folder, force)
     write_json(folder / RUN_FILE, about)  # first, so that an interrupted folder is recognized as a run
     if graph.folder is None:
@@ -191,6 +193,8 @@ def resume(path: str | Path, device: str = "auto", kinds: Sequence[Kind] = (), *
         run = processes.first(lambda: Run.open(path, device)) or Run.open(path, device)
         if processes.agree(lambda: run.finished):
             return run
+        if run.about.get("kinds", []) != [kind.name for kind in kinds]:
+            raise ConfigError(f"{path} was begun with kinds={run.about.get('kinds', [])}: give these to resume")
         lock = processes.first(lambda: claim(run.path / RUN_FILE))
         try:
             if not processes.agree(lambda: run.finished):  # another process may have finished it meanwhile
@@ -203,14 +207,14 @@ def resume(path: str | Path, device: str = "auto", kinds: Sequence[Kind] = (), *
     return run
 
 
-def _check(graph: Graph, split: Split, *, config: Config) -> None:
+def _check(graph: Graph, split: Split, *, config: Config, kinds: Sequence[Kind]) -> None:
     """Refuse data and settings that cannot be trained, before anything is computed or written."""
     if graph.labels is None:
         raise GraphError("the graph has no labels to learn from")
     if graph.features is None:
         raise GraphError("the graph has no features: use graph.with_features('degree') or 'identity'")
     split.check(graph.num_nodes, graph.labels, graph.class_names)
-    resolve(config.tokens, graph, split.train)
+    resolve(config.tokens, graph, split.train, kinds)
     config.model.check(config.tokens.hops)
     config.training.check(graph.task)
     choose_metric(config.training.metric, TASKS[graph.task])

@@ -35,7 +35,11 @@ def load_preset(dataset: str, variant: str = "default") -> dict[str, dict[str, A
         return {}
     name = f"{published.name}.toml" if variant == "default" else f"{published.name}.paper.toml"
     file = resources.files(__package__) / "presets" / name
-    tables = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    if not file.is_file():
+        if variant == "default":
+            return {}
+        raise ConfigError(f"there are no settings of variant {variant} for {dataset}: leave out the variant")
+    tables = tomllib.loads(file.read_text(encoding="utf-8"))
     if variant in _CHANGES:
         tokens = tables["tokens"]
         tables["tokens"] = {**tokens, **_CHANGES[variant]}

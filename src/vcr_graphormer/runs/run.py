@@ -339,7 +339,7 @@ class Run:
                     f"{tokens.path} was made with tokens.{name} = {getattr(tokens.settings, name)}, the model was "
                     f"trained with {getattr(self.config.tokens, name)}"
                 )
-        counts, expected = dict(tokens.layout.counts), dict(self.store.layout.counts)
+        counts, expected = list(tokens.layout.counts.items()), list(self.store.layout.counts.items())
         if counts != expected:
             raise StoreError(f"{tokens.path} has the neighbours {counts}, the model was trained with {expected}")
         if tokens.settings.content != self.store.settings.content and tokens.settings.content_tokens:

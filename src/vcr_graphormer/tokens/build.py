@@ -23,13 +23,12 @@ from ..base.folders import MANIFEST, digest, is_intact, write_manifest
 from ..base.jobs import JobFolder, Progress, Stages
 from ..base.machine import default_threads
 from ..data.graph import Graph
-from ..errors import ConfigError
 from ..ranking.connections import Connections
-from ..ranking.ranker import NodeRanker, Preparation
+from ..ranking.ranker import NodeRanker
 from .config import TokenConfig
 from .hops import Step, propagate
 from .kinds import Kind, Train, kinds_of, member_means, resolve
-from .lists import SPARSE_PARTS, coarse_clusters, hop_arrays, open_hop
+from .lists import SPARSE_PARTS, coarse_clusters, hop_arrays, open_hop, preparation
 from .resources import check_resources
 from .shards import SavedRanker, Shard, rank_shards
 from .store import FORMAT_VERSION, KIND, TokenStore
@@ -74,7 +73,7 @@ def tokenize(
     """
     config = config or TokenConfig()
     nodes = None if train is None else np.unique(check_sources(train, graph.num_nodes, "train"))
-    settings = resolve(config, graph, nodes)
+    settings = resolve(config, graph, nodes, kinds)
     threads = default_threads(threads)
     identity = _identity(graph, nodes, config=config, settings=settings, kinds=kinds)
     folder = Path(out)
@@ -103,7 +102,7 @@ def check_tokens(graph: Graph, train: Any, config: TokenConfig, out: str | Path,
     """Refuse a finished store at `out` that belongs to another graph, split or configuration."""
     if (Path(out) / MANIFEST).is_file():
         nodes = np.unique(check_sources(train, graph.num_nodes, "train"))
-        settings = resolve(config, graph, nodes)
+        settings = resolve(config, graph, nodes, kinds)
         TokenStore.open(out).check(_identity(graph, nodes, config=config, settings=settings, kinds=kinds))
 
 
@@ -119,12 +118,7 @@ def _identity(
         identity["kind of content"] = settings.content
     for kind in (*kinds_of(settings), *kinds):
         identity |= kind.labels(graph, train) if kind.count(settings) else {}
-    names = [kind.name for kind in kinds_of(settings)]
-    for kind in kinds:
-        if kind.name in names:
-            raise ConfigError(f"there are two kinds of neighbours named '{kind.name}': give yours another name")
-        names.append(kind.name)
-        identity[f"kind {kind.name}"] = f"{kind.count(settings)} tokens"
+    identity |= {f"kind {kind.name}": f"{kind.count(settings)} tokens" for kind in kinds}
     given = config.to_dict()
     if given["partitioner"] == "metis":
         del given["partitioner"]  # younger than the first stores, which stay valid
@@ -183,7 +177,7 @@ class _Job:
     def _rank(self, kind: Kind, connections: Connections) -> Iterator[tuple[str, Array]]:
         """Rank all nodes in shards, then join the shards into arrays of the result."""
         num_nodes, tokens = self.graph.num_nodes, kind.count(self.config)
-        shards = self._shards(kind, tokens) if tokens else []
+        shards = self._shards(kind, connections) if tokens else []
         missing = [shard for shard in shards if not shard.is_whole()]
         if missing:
             ranker = self._prepare(kind, connections)
@@ -197,7 +191,7 @@ class _Job:
             yield f"{kind.name}_means", self.work.write(f"{kind.name}_means", means)
         yield f"{kind.name}_assignment", self.work.write(f"{kind.name}_assignment", connections.assignment)
 
-    def _shards(self, kind: Kind, tokens: int) -> list[Shard]:
+    def _shards(self, kind: Kind, connections: Connections) -> list[Shard]:
         num_nodes = self.graph.num_nodes
         size = max(SOURCES_AT_ONCE, -(-num_nodes // MOST_SHARDS))
         ranges = [(start, min(start + size, num_nodes)) for start in range(0, num_nodes, size)]
@@ -205,11 +199,10 @@ class _Job:
         identity = [f"{name}={value}" for name, value in sorted(self.work.identity.items())]
         job = digest(np.array(identity))[:_NAME_LENGTH]
         # Absolute, because workers have working directories of their own.
-        folder, effort = self.work.parts.absolute(), kind.effort(self.config)
-        return [
-            Shard(folder / f"{kind.name}-{start}-{stop}-{job}.npz", start, stop, tokens=tokens, effort=effort)
-            for start, stop in ranges
-        ]
+        folder = self.work.parts.absolute()
+        how: dict[str, Any] = {"tokens": kind.count(self.config), "effort": kind.effort(self.config)}
+        how["limit"] = num_nodes + connections.count
+        return [Shard(folder / f"{kind.name}-{start}-{stop}-{job}.npz", start, stop, **how) for start, stop in ranges]
 
     def _prepare(self, kind: Kind, connections: Connections) -> NodeRanker | SavedRanker:
         """Return the ranker in memory, or its folder for workers. One saved before an interruption is used again."""
@@ -218,7 +211,7 @@ class _Job:
         if not is_intact(folder):
             coarse = self.coarse if ranker.uses_clusters else None
             with self._stage(f"{kind.name} {ranker.stage}") as row:
-                how: Preparation = {"restart": self.config.restart, "coarse": coarse, "threads": self.threads}
+                how = preparation(self.config, coarse, self.threads)
                 prepared = ranker.prepare(self.graph, connections, **how)
                 row["visits"] = prepared.visits
                 if by_path:

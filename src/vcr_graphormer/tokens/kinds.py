@@ -6,7 +6,7 @@ texts of the setting `tokens.content`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from ..ranking.connections import (
 from ..ranking.ranker import NodeRanker
 from .config import TokenConfig
 from .hops import check_hops
+from .layout import HOP, SELF
 
 Train = NDArray[np.int64] | None
 Connect = Callable[[Graph, Train, TokenConfig], Connections]
@@ -43,6 +44,17 @@ def _links() -> type[NodeRanker]:
     from ..ranking.links import LinkRanker
 
     return LinkRanker
+
+
+def _training_labels(graph: Graph, train: Train) -> dict[str, str]:
+    if train is None:
+        return {}
+    labels = None if graph.labels is None else np.asarray(graph.labels)[train]
+    return {"training nodes": digest(train), "training labels": digest(labels)}
+
+
+def _no_labels(graph: Graph, train: Train) -> dict[str, str]:
+    return {}
 
 
 @dataclass(frozen=True)
@@ -64,7 +76,7 @@ class Kind:
     check : callable
         Refuses a graph, training nodes or settings that this kind cannot use.
     labels : callable
-        Hashes of the labels the lists depend on, by name; default: none.
+        Hashes of the training nodes and labels the lists depend on, by name; default: of all of them.
     settings : tuple of str
         Names of the settings the lists depend on, apart from the number of tokens; default: all.
 
@@ -78,7 +90,7 @@ class Kind:
     connect: Connect = lambda graph, train, config: no_connections(graph.num_nodes)
     own_label_left_out: bool = False
     check: Callable[[Graph, Train, TokenConfig], None] = lambda graph, train, config: None
-    labels: Callable[[Graph, Train], dict[str, str]] = lambda graph, train: {}
+    labels: Callable[[Graph, Train], dict[str, str]] = _training_labels
     settings: tuple[str, ...] = tuple(item.name for item in fields(TokenConfig))
 
     def connections(self, graph: Graph, train: Train, config: TokenConfig) -> Connections:
@@ -110,11 +122,6 @@ def _check_labels(graph: Graph, train: Train, config: TokenConfig) -> None:
         raise GraphError(f"train contains node {unlabelled[0]}, which has no label")
 
 
-def _training_labels(graph: Graph, train: Train) -> dict[str, str]:
-    assert train is not None
-    return {"training nodes": digest(train), "training labels": digest(np.asarray(graph.labels)[train])}
-
-
 def _check_range(graph: Graph, name: str, *, value: int, least: int) -> None:
     if not least <= value <= graph.num_nodes:
         raise ConfigError(
@@ -131,16 +138,16 @@ STRUCTURE = Kind(
         graph, config.clusters, config.seed, partitioner=config.partitioner
     ),
     check=lambda graph, train, config: _check_range(graph, "clusters", value=config.clusters, least=0),
+    labels=_no_labels,
     settings=("clusters", *_RANKED),
 )
-LINKS = Kind("links", lambda config: config.link_tokens, ranker=_links, settings=_STORED)
+LINKS = Kind("links", lambda config: config.link_tokens, ranker=_links, labels=_no_labels, settings=_STORED)
 _BY_LABELS = Kind(
     "content",
     lambda config: config.content_tokens,
     connect=lambda graph, train, config: content_connections(graph.labels, train),
     own_label_left_out=True,
     check=_check_labels,
-    labels=_training_labels,
     settings=("leave_own_label_out", *_RANKED),
 )
 _BY_FEATURES = Kind(
@@ -148,6 +155,7 @@ _BY_FEATURES = Kind(
     _BY_LABELS.count,
     connect=lambda graph, train, config: feature_connections(graph.features, config.content_clusters, config.seed),
     check=lambda graph, train, config: _check_range(graph, "content_clusters", value=config.content_clusters, least=1),
+    labels=_no_labels,
     settings=("content_clusters", *_RANKED),
 )
 # The kinds that `tokens.content` can name. All are stored under the name content.
@@ -170,16 +178,28 @@ def kinds_of(config: TokenConfig) -> tuple[Kind, ...]:
     return (STRUCTURE, CONTENT[config.content], *(kind for kind in OPTIONAL if kind.count(config)))
 
 
-def resolve(config: TokenConfig, graph: Graph, train: Train) -> TokenConfig:
-    """Refuse settings that this graph cannot meet, and replace `content = "auto"` by what it means here."""
+def resolve(config: TokenConfig, graph: Graph, train: Train, kinds: Sequence[Kind] = ()) -> TokenConfig:
+    """Refuse settings that this graph cannot meet, and replace `content = "auto"` by what it means here.
+
+    `kinds`: kinds that no setting names; they are checked too.
+    """
     config.check()
     check_hops(graph, config.hops)
     if config.super_tokens == "mean" and graph.features is None:
         raise GraphError("tokens.super_tokens is 'mean' but the graph has no features to average")
     config = replace(config, content=_choose_content(config, graph, train=train))
-    for kind in kinds_of(config):
+    for kind in (*kinds_of(config), *kinds):
         if kind.count(config):
             kind.check(graph, train, config)
+    names = [kind.name for kind in (*kinds_of(config), *kinds)]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"there are two kinds of neighbours named '{name}': give yours another name")
+        if name in (SELF, HOP, "super") or not name.isidentifier():
+            raise ConfigError(f"'{name}' cannot be the name of a kind of neighbours: use letters, not a reserved word")
+    left_out = [kind for kind in (*kinds_of(config), *kinds) if kind.count(config) and kind.leaves_out(config)]
+    if config.super_tokens == "mean" and len(left_out) > 1:
+        raise ConfigError("tokens.super_tokens is 'mean': only one kind of neighbours may leave the own label out")
     return config
 
 

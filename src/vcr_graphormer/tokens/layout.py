@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 SELF, HOP = "self", "hop"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Layout:
     """The places of a token list: 1 node, L hops, then the neighbours kind by kind.
 
@@ -32,6 +33,16 @@ class Layout:
     hops: int
     counts: Mapping[str, int]
     supers: Mapping[str, int] = field(default_factory=dict)
+
+    def _places(self) -> tuple[Any, ...]:
+        """Return all that two equal layouts share: the order of kinds counts, which mappings ignore."""
+        return self.hops, tuple(self.counts.items()), tuple(self.supers.items())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Layout) and self._places() == other._places()
+
+    def __hash__(self) -> int:
+        return hash(self._places())
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from ..data.contract import Features
 from ..data.graph import Graph
 from ..errors import StoreError, unknown_name
 from ..ranking.connections import Connections
+from ..ranking.ranker import Preparation, check_ranking
 from .config import TokenConfig
 from .hops import Step, next_hop
 from .kinds import Kind, Train, kinds_of, member_means, resolve
@@ -127,7 +128,7 @@ class TokenLists:
     @property
     def num_hops(self) -> int:
         """Return the number of hops (L)."""
-        return int(self.config["hops"])
+        return self.settings.hops
 
     @property
     def num_tokens(self) -> int:
@@ -183,7 +184,7 @@ def make_lists(
     50 nodes, 6 tokens each (1 self, 3 hops, 2 structure, 0 content)
     """
     nodes = None if train is None else np.unique(check_sources(train, graph.num_nodes, "train"))
-    settings = resolve(config or TokenConfig(), graph, nodes)
+    settings = resolve(config or TokenConfig(), graph, nodes, kinds)
     kept = kept or Kept()
     arrays: dict[str, Array] = {}
     for kind in (*kinds_of(settings), *kinds):
@@ -209,13 +210,25 @@ def _rank_kind(
         if ranker.uses_clusters:
             key = ("coarse clusters", config.seed, config.partitioner)
             coarse = kept.once(key, partial(coarse_clusters, graph, config))
-        prepared = ranker.prepare(graph, connections, restart=config.restart, coarse=coarse, threads=threads)
+        prepared = ranker.prepare(graph, connections, **preparation(config, coarse, threads))
         ranking = prepared.rank(np.arange(graph.num_nodes), count, threads=threads, **kind.effort(config))
+        check_ranking(ranking, count, limit=graph.num_nodes + connections.count)
         ids, scores = ranking.ids, ranking.scores.astype(config.score_type)
     arrays: dict[str, Array] = {"ids": ids, "scores": scores, "assignment": connections.assignment}
     if config.super_tokens == "mean":
         arrays["means"] = member_means(graph.features, connections)
     return {f"{kind.name}_{part}": array for part, array in arrays.items()}
+
+
+def preparation(config: TokenConfig, coarse: NDArray[np.int32] | None, threads: int | None) -> Preparation:
+    """Return the keywords of a ranker's `prepare`."""
+    return {
+        "restart": config.restart,
+        "seed": config.seed,
+        "partitioner": config.partitioner,
+        "coarse": coarse,
+        "threads": threads,
+    }
 
 
 def coarse_clusters(graph: Graph, config: TokenConfig) -> NDArray[np.int32]:

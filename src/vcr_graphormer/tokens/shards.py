@@ -17,7 +17,7 @@ from .. import __version__
 from ..base.files import read_npz, replace_file
 from ..data.graph import Graph
 from ..errors import DaskError, StoreError, VCRError
-from ..ranking.ranker import NodeRanker
+from ..ranking.ranker import NodeRanker, check_ranking
 
 SECONDS_UNTIL_SEEN = 90.0  # until a new file shows on other machines: NFS caches attributes for up to 60 s
 _SECONDS_BETWEEN_LOOKS = 0.1
@@ -26,13 +26,14 @@ _ATTEMPT_BYTES = 8  # random bytes that tell the attempts at one job apart
 
 @dataclass(frozen=True)
 class Shard:
-    """A part of a ranking: file of the result, sources start … stop - 1, tokens of each, keywords of the ranker."""
+    """A part of a ranking: file of the result, sources start … stop - 1, tokens of each, keywords, limit of ids."""
 
     file: Path
     start: int
     stop: int
     tokens: int
     effort: Mapping[str, Any]
+    limit: int
 
     def is_whole(self) -> bool:
         """Return whether the file is finished and undamaged (zip archives carry checksums of their own)."""
@@ -94,6 +95,7 @@ def rank_shard(shard: Shard, ranker: NodeRanker | SavedRanker) -> int:
         ranker = ranker.open()
     sources = np.arange(shard.start, shard.stop)
     ranking = ranker.rank(sources, shard.tokens, threads=1, **shard.effort)
+    check_ranking(ranking, shard.tokens, limit=shard.limit)
     if not shard.file.parent.is_dir():  # writing would make it again, in a store that others have finished
         raise StoreError(f"{shard.file.parent} is gone: the job was ended or deleted by another process")
     with replace_file(shard.file) as temporary, temporary.open("wb") as handle:

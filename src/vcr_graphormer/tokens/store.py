@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from ..base.folders import MANIFEST, differences, open_folder, verify_folder
 from ..base.machine import format_bytes
 from ..errors import StoreError
-from .kinds import OPTIONAL
+from .config import TokenConfig
+from .kinds import CONTENT, OPTIONAL
 from .lists import TokenLists
 
 FORMAT_VERSION = 1
@@ -42,7 +44,7 @@ class TokenStore(TokenLists):
             )
         meta, arrays = open_folder(folder, KIND, FORMAT_VERSION)
         more_kinds = tuple((str(name), bool(left_out)) for name, left_out in meta.get("kinds", ()))
-        settings = TokenLists(meta.get("config", {}), arrays).settings
+        settings = _stored_settings(meta.get("config"), folder)
         kinds = [*ALWAYS, *(kind.name for kind in OPTIONAL if kind.count(settings)), *(name for name, _ in more_kinds)]
         missing = {"config", "identity"} - meta.keys()
         missing |= {f"{kind}_{part}" for kind in kinds for part in ("ids", "scores", "assignment")} - arrays.keys()
@@ -73,3 +75,16 @@ class TokenStore(TokenLists):
 
     def __repr__(self) -> str:
         return f"TokenStore({self.path}: {super().__repr__()}, {format_bytes(self.num_bytes)})"
+
+
+def _stored_settings(config: Any, folder: Path) -> TokenConfig:
+    """Return the settings in a manifest; refuse those that are damaged or of a newer version of this package."""
+    names = {item.name for item in fields(TokenConfig)}
+    if not isinstance(config, dict) or not {"hops", "num_features"} <= config.keys():
+        raise StoreError(f"{folder} is damaged: its manifest has no settings")
+    if unknown := sorted(config.keys() - names - {"num_features"}):
+        raise StoreError(f"{folder} was made with settings that this version does not know: {', '.join(unknown)}")
+    settings = TokenLists(config, {}).settings
+    if settings.content not in CONTENT:
+        raise StoreError(f"{folder} is damaged: its content is {settings.content!r}")
+    return settings

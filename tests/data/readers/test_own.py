@@ -332,8 +332,9 @@ def test_split_files_use_names_where_nodes_have_them(tmp_path: Path) -> None:
 def test_splits_in_arrays_are_rows_or_names_but_never_guessed(tmp_path: Path) -> None:
     (tmp_path / "edges.csv").write_text("1,2\n2,3\n3,4\n")
     (tmp_path / "labels.csv").write_text("node,label\n4,0\n3,1\n2,0\n1,1\n")
-    np.savez(tmp_path / "split.npz", train=[0, 1], val=[2], test=[3])  # no node is named 0: these are rows
-    assert [split.train.tolist() for split in read_splits(tmp_path)] == [[0, 1]]
+    np.savez(tmp_path / "split.npz", train=[0, 1], val=[2], test=[3])  # rows, or names with a mistake: not guessed
+    with pytest.raises(GraphError, match="there is no node named '0'; for row numbers give masks"):
+        read_splits(tmp_path)
     np.savez(tmp_path / "split.npz", train=["1", "2"], val=["3"], test=["4"])
     assert [split.train.tolist() for split in read_splits(tmp_path)] == [[2, 3]]
     np.savez(tmp_path / "split.npz", train=[1, 2], val=[3], test=[4])  # row 4 does not exist: these are names
@@ -368,3 +369,17 @@ def test_nothing_is_passed_over(tmp_path: Path) -> None:
     saved_graph = EXPECTED.save(tmp_path / "saved")
     with pytest.raises(ConfigError, match="is a saved graph: directed, task and ids were decided"):
         read_graph(saved_graph, directed=True)
+
+
+def test_row_numbers_in_arrays_are_rows_where_no_node_has_such_a_name(tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text("a,b\nb,c\nc,d\n")
+    np.savez(tmp_path / "split.npz", train=[0, 1], val=[2], test=[3])
+    assert [split.train.tolist() for split in read_splits(tmp_path)] == [[0, 1]]
+
+
+def test_a_title_above_row_numbers(tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text("0,1\n1,2\n2,3\n")
+    for part, lines in (("train", "node\n0\n1\n"), ("val", "id\n2\n"), ("test", "3\n")):
+        (tmp_path / f"{part}.csv").write_text(lines)
+    (split,) = read_splits(tmp_path)
+    assert (split.train.tolist(), split.val.tolist(), split.test.tolist()) == ([0, 1], [2], [3])

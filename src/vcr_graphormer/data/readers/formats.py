@@ -14,6 +14,7 @@ from ...base.files import read_npy, read_npz
 from ...errors import GraphError, StoreError
 from ..contract import Features, to_csr
 from ..graph import Graph
+from ..split import NODE_TITLES
 from ..tasks import TASKS, unknown_label
 from .tables import Table, read_table
 
@@ -22,7 +23,7 @@ Column = NDArray[Any]
 SOURCE = ("source", "src", "from")
 TARGET = ("target", "dst", "to")
 WEIGHT = ("weight", "w", "edge_weight")
-NODE = ("node", "id", "node_id", "name")
+NODE = NODE_TITLES
 LABEL = ("label", "y", "class")
 
 

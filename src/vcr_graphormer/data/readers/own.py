@@ -21,7 +21,7 @@ from ..tasks import unknown_label
 from .formats import NODE, Column, read_edges, read_features, read_graphml, read_labels, read_npz_graph
 from .tables import TABLE
 
-HINT = "see 'own data' in the README for the forms that are read"
+HINT = "see docs/own-data.md for the forms that are read"
 # Ids far above the number of edges cannot be row numbers: almost all rows would be empty. The slack keeps small or
 # sparse graphs readable. Both numbers are rules of thumb.
 _IDS_PER_EDGE = 100
@@ -138,11 +138,11 @@ def _rows_of_arrays(parts: list[Column], source: Path, *, row_of: dict[str, int]
     """Return the row numbers of nodes given by name or by row number; raise if whole numbers could be either."""
     entries = np.concatenate(parts)
     texts = [str(entry) for entry in entries.tolist()]
-    unknown = next((text for text in texts if text not in row_of), None)
-    if unknown is not None:
-        if entries.dtype.kind not in "iu":
-            raise GraphError(f"{source}: there is no node named '{unknown}'")
+    unknown = [text for text in texts if text not in row_of]
+    if len(unknown) == len(texts) and entries.dtype.kind in "iu":
         return parts
+    if unknown:
+        raise GraphError(f"{source}: there is no node named '{unknown[0]}'; for row numbers give masks")
     rows = np.array([row_of[text] for text in texts], dtype=np.int64)
     if entries.dtype.kind in "iu" and (entries < len(row_of)).all() and (rows != entries).any():
         raise GraphError(
