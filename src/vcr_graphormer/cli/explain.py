@@ -67,7 +67,7 @@ def report(
         Path | None,
         typer.Option(metavar="FILE", help="A .html file (default: report.html in the run folder)."),
     ] = None,
-    nodes: Annotated[int, typer.Option(metavar="N", help="At most so many nodes can be looked up in the page.")] = 2000,
+    nodes: Annotated[int, typer.Option(metavar="N", help="Largest number of nodes that the page can look up.")] = 2000,
     device: Device = "auto",
 ) -> None:
     """Write a run as one HTML page. It shows metrics, curves, errors and token lists, and works offline."""
