@@ -10,4 +10,4 @@ def test_kinds_are_also_the_builtin_ones_users_catch() -> None:
 
 
 def test_nothing_near() -> None:
-    assert str(unknown_name("dataset", "xyz", ["PubMed"])) == "unknown dataset 'xyz'; (known: PubMed)"
+    assert str(unknown_name("dataset", "xyz", ["PubMed"])) == "unknown dataset 'xyz' (known: PubMed)"

@@ -51,5 +51,5 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> ConfigError:
     names = list(known)
     by_lower_case = {candidate.lower(): candidate for candidate in names}
     nearest = difflib.get_close_matches(name.lower(), by_lower_case, n=1, cutoff=_LEAST_SIMILARITY)
-    hint = f"; did you mean '{by_lower_case[nearest[0]]}'?" if nearest else ";"
+    hint = f"; did you mean '{by_lower_case[nearest[0]]}'?" if nearest else ""
     return ConfigError(f"unknown {kind} '{name}'{hint} (known: {', '.join(names)})")

@@ -270,7 +270,10 @@ def test_split_files_by_name_beside_own_data(tmp_path: Path, ending: str, form: 
     for found in (split, alone):
         assert graph.names[found.train].tolist() == ["4", "3", "2", "1"]
         assert graph.names[found.test].tolist() == ["8", "7"]
-    assert "4 train, 2 val, 2 test" in run("datasets", str(folder))
+    saved = tmp_path / "saved"
+    assert "4 train, 2 val, 2 test" in run("datasets", str(folder), "--save", str(saved))
+    (again,) = load_splits(saved)
+    assert again.train.tolist() == split.train.tolist()  # the split stays with the graph
 
 
 def test_the_split_belongs_to_the_graph_as_it_was_read(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support import graphs, naive
 from vcr_graphormer import Graph, exact_pagerank, generate, rank, structure_connections
 from vcr_graphormer.ranking.kernels.propagation import contract, join_neighbours
-from vcr_graphormer.ranking.partitioners import partition
+from vcr_graphormer.ranking.partitioners import cut_by_propagation
 from vcr_graphormer.ranking.second_level import coarse_clusters
 
 NO_WEIGHTS = np.empty(0, dtype=np.float32)
@@ -56,13 +56,13 @@ def test_contraction_keeps_the_weight_between_pieces() -> None:
 
 def test_planted_communities_are_found_balanced_and_by_seed() -> None:
     graph = generate(3000, 30_000, classes=6, homophily=0.9, seed=0)
-    first = partition(graph, 6, seed=0)
+    first = cut_by_propagation(graph, 6, seed=0)
     assert np.bincount(first, minlength=6).max() <= 1.03 * 500 + 1
     metis = structure_connections(graph, 6).assignment
     assert cut(graph, first) <= 1.15 * cut(graph, metis)
-    np.testing.assert_array_equal(first, partition(graph, 6, seed=0))
+    np.testing.assert_array_equal(first, cut_by_propagation(graph, 6, seed=0))
     mixed = generate(3000, 12_000, classes=3, homophily=0.5, seed=0)
-    assert len({partition(mixed, 20, seed=seed).tobytes() for seed in range(3)}) == 3
+    assert len({cut_by_propagation(mixed, 20, seed=seed).tobytes() for seed in range(3)}) == 3
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e-3, 1e30])
@@ -93,7 +93,7 @@ def test_every_node_of_tiny_graphs_has_a_cluster(make: Callable[[], Graph], dire
 def test_a_memory_map_is_read_where_it_lies(tmp_path: Path) -> None:
     graph = generate(500, 2500, seed=0)
     graph.save(tmp_path / "graph")
-    np.testing.assert_array_equal(partition(Graph.open(tmp_path / "graph"), 5), partition(graph, 5))
+    np.testing.assert_array_equal(cut_by_propagation(Graph.open(tmp_path / "graph"), 5), cut_by_propagation(graph, 5))
 
 
 def test_rankings_on_these_clusters_find_the_exact_neighbours() -> None:

@@ -31,14 +31,18 @@ def datasets(
     if name is None and config is None and save is None and not override:
         _list_datasets(Path(chosen.root))
         return
-    from ..data.datasets import load_data
+    from ..data.catalogue import find_dataset
+    from ..data.datasets import load_data, load_splits
 
     graph, split = load_data(chosen)
     describe(graph, split)
     if save is not None:
         if save.exists():
             raise StoreError(f"{save} exists: choose another folder or delete it")
-        typer.echo(f"saved to {graph.save(save)}; read it again with: vcr-graphormer datasets {save}")
+        graph.save(save)
+        if split is not None and find_dataset(chosen.dataset) is None and load_splits(chosen.dataset, graph=graph):
+            split.save(save / "split.npz", graph.num_nodes)  # the user's own split stays with the graph
+        typer.echo(f"saved to {save}; read it again with: vcr-graphormer datasets {save}")
 
 
 def _list_datasets(root: Path) -> None:

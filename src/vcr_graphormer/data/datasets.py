@@ -97,7 +97,7 @@ def load_dataset(
 def _own_path(name: str) -> Path:
     """Return the path of one's own data; refuse a text that is more likely a misspelled dataset."""
     path = Path(name)
-    if not (path.exists() or len(path.parts) > 1 or path.suffix):
+    if not (path.exists() or len(path.parts) > 1 or path.suffix or name.endswith(os.sep)):
         error = unknown_name("dataset", name, [EMBEDDED, *DATASETS])
         raise ConfigError(f"{error}; for your own data give the path of a folder or file")
     return path

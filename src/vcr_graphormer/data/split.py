@@ -140,10 +140,16 @@ class Split:
         train, val, test = (parts[part] for part in PARTS)
         return cls.from_masks(train, val, test) if train.dtype.kind == "b" else cls(train, val, test)
 
-    def save(self, path: str | Path) -> Path:
-        """Write the split as one `.npz` file that `from_files` reads."""
+    def save(self, path: str | Path, num_nodes: int | None = None) -> Path:
+        """Write the split as one `.npz` file that `from_files` reads; with `num_nodes` as masks of that length.
+
+        Masks are rows of the graph, whatever its nodes are called.
+        """
+        parts = {part: getattr(self, part) for part in PARTS}
+        if num_nodes is not None:
+            parts = {f"{part}_mask": np.isin(np.arange(num_nodes), nodes) for part, nodes in parts.items()}
         with replace_file(Path(path)) as temporary, temporary.open("wb") as file:
-            np.savez(file, train=self.train, val=self.val, test=self.test)
+            np.savez(file, **parts)
         return Path(path)
 
     def check(self, num_nodes: int, labels: Any = None, class_names: Sequence[str] | None = None) -> Split:

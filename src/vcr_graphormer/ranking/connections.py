@@ -15,8 +15,6 @@ from ..data.graph import Graph
 from ..errors import ConfigError, GraphError, unknown_name
 
 PARTITIONERS = ("metis", "propagation")
-# METIS takes whole numbers as weights: the heaviest edge gets this one.
-LARGEST_WEIGHT = 1000
 # Of MiniBatchKMeans: batches, of scikit-learn's default size, keep memory flat; the best of three starts is taken.
 _BATCH, _KMEANS_STARTS = 1024, 3
 
@@ -95,23 +93,11 @@ def structure_connections(
     if count in (1, graph.num_nodes) or graph.num_arcs == 0:
         # There is nothing to choose, and METIS fails on some of these graphs.
         return Connections((np.arange(graph.num_nodes) % count).astype(np.int32), count)
+    from .partitioners import cut_by_metis, cut_by_propagation
+
     if partitioner == "propagation":
-        from .partitioners import partition
-
-        return Connections(partition(graph, count, seed), count)
-    import pymetis
-
-    adjacency = graph.to_scipy()
-    if graph.directed:
-        # METIS aborts the interpreter on an asymmetric matrix.
-        adjacency = adjacency.maximum(adjacency.T).tocsr()
-    weights = None
-    if graph.weights is not None:
-        weights = np.maximum(1, np.rint(LARGEST_WEIGHT * adjacency.data / adjacency.data.max())).astype(np.int64)
-    csr = pymetis.CSRAdjacency(adjacency.indptr.astype(np.int64), adjacency.indices.astype(np.int64))
-    options = pymetis.Options(seed=int(seed) + 1)  # METIS treats 0 and 1 alike
-    _, clusters = pymetis.part_graph(count, adjacency=csr, eweights=weights, options=options, recursive=recursive)
-    return Connections(np.asarray(clusters, dtype=np.int32), count)
+        return Connections(cut_by_propagation(graph, count, seed), count)
+    return Connections(cut_by_metis(graph, count, seed, recursive=recursive), count)
 
 
 def content_connections(labels: Any, train: Any) -> Connections:

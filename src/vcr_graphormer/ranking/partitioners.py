@@ -1,9 +1,9 @@
-"""Divide graphs too large for METIS into balanced clusters: label propagation shrinks the graph, METIS cuts the rest.
+"""Partitioners, which divide a graph into balanced clusters with few edges between them: METIS and propagation.
 
-METIS keeps several copies of the graph. Here each node first joins the small cluster (piece) of most of its neighbours,
-up to a size (Meyerhenke, Sanders and Schulz, 2014). That reads the arcs once per pass, also from a memory map, with a
-few numbers per node. METIS then divides the graph of the pieces. Each piece keeps only its heaviest edges, so that all
-together are a few per node of the whole graph.
+METIS keeps several copies of the graph. Propagation does without: each node first joins the small cluster (piece) of
+most of its neighbours, up to a size (Meyerhenke, Sanders and Schulz, 2014). That reads the arcs once per pass, also from
+a memory map, with a few numbers per node. METIS then divides the graph of the pieces. Each piece keeps only its heaviest
+edges, so that all together are a few per node of the whole graph.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.graph import Graph
-from .kernels.propagation import contract, join_neighbours
-from .kernels.scans import arc_weights
 
+HEAVIEST_EDGE = 1000  # METIS takes whole numbers as weights: the heaviest edge of a graph gets this one
 PASSES = 8  # of label propagation over all nodes, at most
 LEAST_EDGES = 16  # kept of each piece; more if there are fewer pieces than nodes
 SLACK = 1.03  # largest size of a cluster relative to the mean, as in METIS's k-way scheme
@@ -27,11 +26,31 @@ PIECES = 32
 LARGEST_WEIGHT = 1e6
 
 
-def partition(graph: Graph, count: int, seed: int = 0) -> NDArray[np.int32]:
-    """Divide the nodes into `count` clusters of similar size, few edges between them.
+def cut_by_metis(graph: Graph, count: int, seed: int = 0, *, recursive: bool = False) -> NDArray[np.int32]:
+    """Divide the nodes into `count` clusters by METIS, which ignores direction; its memory grows with the arcs."""
+    import pymetis
+
+    adjacency = graph.to_scipy()
+    if graph.directed:
+        # METIS aborts the interpreter on an asymmetric matrix.
+        adjacency = adjacency.maximum(adjacency.T).tocsr()
+    weights = None
+    if graph.weights is not None:
+        weights = np.maximum(1, np.rint(HEAVIEST_EDGE * adjacency.data / adjacency.data.max())).astype(np.int64)
+    csr = pymetis.CSRAdjacency(adjacency.indptr.astype(np.int64), adjacency.indices.astype(np.int64))
+    options = pymetis.Options(seed=int(seed) + 1)  # METIS treats 0 and 1 alike
+    _, clusters = pymetis.part_graph(count, adjacency=csr, eweights=weights, options=options, recursive=recursive)
+    return np.asarray(clusters, dtype=np.int32)
+
+
+def cut_by_propagation(graph: Graph, count: int, seed: int = 0) -> NDArray[np.int32]:
+    """Divide the nodes into `count` clusters by label propagation and METIS; memory grows with the nodes.
 
     In a directed graph label propagation follows arcs forward, and METIS ignores direction.
     """
+    from .kernels.propagation import contract, join_neighbours
+    from .kernels.scans import arc_weights
+
     indptr, indices, weights = np.asarray(graph.indptr), np.asarray(graph.indices), arc_weights(graph)
     largest = max(1, graph.num_nodes // (PIECES * count))
     alone = np.arange(graph.num_nodes, dtype=np.int32)

@@ -103,7 +103,8 @@ def read_splits(path: str | Path, graph: Graph | None = None) -> list[Split]:
         files = [source / "split.npz"]
     elif files and len(files) < len(PARTS):
         missing = [part for part, file in zip(PARTS, candidates, strict=True) if file is None]
-        raise StoreError(f"{source} has {files[0].name} but no {missing[0]}.txt: a split needs train, val and test")
+        name = f"{missing[0]}{files[0].suffix}"
+        raise StoreError(f"{source} has {files[0].name} but no {name}: a split needs train, val and test")
     if not files:
         return []
     names = (read_graph(source) if graph is None else graph).names
