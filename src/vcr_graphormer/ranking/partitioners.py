@@ -1,9 +1,9 @@
 """Partitioners, which divide a graph into balanced clusters with few edges between them: METIS and propagation.
 
-METIS keeps several copies of the graph. Propagation does without: each node first joins the small cluster (piece) of
-most of its neighbours, up to a size (Meyerhenke, Sanders and Schulz, 2014). That reads the arcs once per pass, also from
-a memory map, with a few numbers per node. METIS then divides the graph of the pieces. Each piece keeps only its heaviest
-edges, so that all together are a few per node of the whole graph.
+METIS keeps several copies of the graph. Propagation does without. Each node first joins the small cluster (piece) of
+most of its neighbours, up to a size (Meyerhenke, Sanders and Schulz, 2014). That reads the arcs once per pass, also
+from a memory map, with a few numbers per node. METIS then divides the graph of the pieces. Each piece keeps only its
+heaviest edges, so that all together are a few per node of the whole graph.
 """
 
 from __future__ import annotations
