@@ -13,12 +13,11 @@ import pytest
 import scipy.sparse as sp
 
 from tests.support import graphs
-from tests.support.runs import all_bytes, list_graph
+from tests.support.runs import all_bytes
 from vcr_graphormer import (
     ConfigError,
     Graph,
     GraphError,
-    Split,
     StoreError,
     TokenConfig,
     TokenStore,
@@ -33,16 +32,6 @@ from vcr_graphormer.base.jobs import JobFolder
 from vcr_graphormer.tokens import build as tokens
 
 CONFIG = TokenConfig(hops=2, clusters=4, structure_tokens=5, content_tokens=6)
-
-
-@pytest.fixture(scope="module")
-def graph() -> Graph:
-    return list_graph()
-
-
-@pytest.fixture(scope="module")
-def train(graph: Graph) -> np.ndarray:
-    return Split.random(graph.labels, seed=0).train
 
 
 def test_store_equals_its_parts(graph: Graph, train: np.ndarray, tmp_path: Path) -> None:

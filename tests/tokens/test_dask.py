@@ -10,9 +10,9 @@ import pytest
 
 from tests.support.command import run
 from tests.support.dask_cluster import Cluster
-from tests.support.runs import all_bytes, list_graph
+from tests.support.runs import all_bytes
 from tests.tokens.test_shards import CONFIG
-from vcr_graphormer import ConfigError, DaskError, Graph, Split, TokenStore, tokenize
+from vcr_graphormer import ConfigError, DaskError, Graph, TokenStore, tokenize
 from vcr_graphormer.tokens import build as tokens
 from vcr_graphormer.tokens import dask as cluster
 from vcr_graphormer.tokens.dask import connect
@@ -20,16 +20,6 @@ from vcr_graphormer.tokens.dask import connect
 distributed = pytest.importorskip("distributed", reason="needs dask.distributed: pip install 'vcr-graphormer[dask]'")
 
 SHARDS = 12
-
-
-@pytest.fixture(scope="module")
-def graph() -> Graph:
-    return list_graph()
-
-
-@pytest.fixture(scope="module")
-def train(graph: Graph) -> np.ndarray:
-    return Split.random(graph.labels, seed=0).train
 
 
 @pytest.fixture(scope="module")

@@ -18,13 +18,12 @@ import numpy as np
 import pytest
 
 from tests.support.dask_cluster import Here
-from tests.support.runs import all_bytes, list_graph
+from tests.support.runs import all_bytes
 from vcr_graphormer import (
     ConfigError,
     DaskError,
     Graph,
     Ranker,
-    Split,
     StoreError,
     TokenConfig,
     TokenStore,
@@ -36,16 +35,6 @@ from vcr_graphormer.tokens import shards
 from vcr_graphormer.tokens.shards import SavedRanker, Shard, rank_shard, rank_shards
 
 CONFIG = TokenConfig(hops=1, clusters=4, structure_tokens=5, content_tokens=6)
-
-
-@pytest.fixture(scope="module")
-def graph() -> Graph:
-    return list_graph()
-
-
-@pytest.fixture(scope="module")
-def train(graph: Graph) -> np.ndarray:
-    return Split.random(graph.labels, seed=0).train
 
 
 @pytest.fixture(scope="module")
