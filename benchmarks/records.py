@@ -15,7 +15,7 @@ from vcr_graphormer.data.graph import Graph
 from vcr_graphormer.data.split import Split
 from vcr_graphormer.data.tasks import TASKS, choose_metric
 from vcr_graphormer.errors import ConfigError, StoreError
-from vcr_graphormer.runs.config import Config
+from vcr_graphormer.runs.config import BEFORE, Config
 from vcr_graphormer.runs.run import versions
 from vcr_graphormer.training.devices import find_device
 
@@ -58,9 +58,10 @@ def result_file(folder: Path, dataset: str, protocol: str, variant: str) -> Path
 
 
 def with_defaults(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of an older result with the options that are newer than it, at their defaults."""
+    """Return the settings of an older result with the options that are newer than it, as it did without them."""
     default = _settings(Config())
-    return settings | {name: default[name] | settings[name] for name in default.keys() & settings.keys()}
+    before = {name: {**default[name], **BEFORE.get(name, {})} for name in default}
+    return settings | {name: before[name] | settings[name] for name in before.keys() & settings.keys()}
 
 
 class Record:

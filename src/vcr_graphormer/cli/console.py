@@ -161,7 +161,7 @@ def print_explanation(explanation: Explanation) -> None:
         else:
             node = str(token.node) if token.name is None else f"{token.node} {escape(token.name)}"
         table.add_row(
-            f"hop {token.hop}" if token.hop is not None else token.kind,
+            f"hop {token.hop}" if token.hop is not None else " + ".join(token.kinds),
             node,
             f"{token.score:.4f}",
             "" if token.distance is None else str(token.distance),

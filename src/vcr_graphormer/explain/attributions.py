@@ -42,9 +42,12 @@ class Attributions:
     shown : bool [m, S]
         False for padding.
     ids, scores : [m, S]
-        The node of each token and its scalar weight. The node is -1 for hops and padding, n + s for super node s.
+        The node of each token and its score by the kind of its place. The node is -1 for hops and padding, n + s for
+        super node s.
     layout : Layout
         The kind of token at each place of a list.
+    shared : float32 [m, k, kinds - 1] or None
+        Scores of the k neighbours by later kinds, as in `Batch`; None if lists are not distinct.
     """
 
     nodes: NDArray[np.int64]
@@ -57,6 +60,15 @@ class Attributions:
     ids: NDArray[np.int64]
     scores: NDArray[np.float32]
     layout: Layout
+    shared: NDArray[np.float32] | None = None
+
+    def proposed_by(self, row: int, place: int) -> dict[str, float]:
+        """Return the kinds that propose the token at a place, with their scores; the kind of the place comes first."""
+        scores = {self.layout.names[self.kinds[place]]: float(self.scores[row, place])}
+        if self.shared is not None and place >= self.layout.first_neighbour:
+            later = self.shared[row, place - self.layout.first_neighbour].tolist()
+            scores |= {kind: score for kind, score in zip(list(self.layout.counts)[1:], later, strict=True) if score}
+        return scores
 
     @property
     def kinds(self) -> NDArray[np.int64]:
@@ -126,11 +138,15 @@ def attribute(
             if progress is not None:
                 progress("explaining", done, len(nodes))
     names = ("outputs", "column", "attention", "readout", "effect", "shown")
-    arrays = {name: np.concatenate(pieces) for name, pieces in zip(names, zip(*batches, strict=True), strict=True)}
+    arrays: dict[str, Any] = {
+        name: np.concatenate(pieces) for name, pieces in zip(names, zip(*batches, strict=True), strict=True)
+    }
     ids, scores = _ids_and_scores(inputs, nodes)
     for kind in inputs.layout.supers:  # numbered across kinds in the inputs, by kind everywhere else
         own = ids[:, inputs.layout.places(kind)]
         own[own >= inputs.num_nodes] -= inputs.layout.super_offset(kind)
+    shared = inputs.shared_scores(torch.from_numpy(nodes).to(inputs.home))
+    arrays["shared"] = None if shared is None else shared.cpu().numpy()
     return Attributions(nodes=nodes, ids=ids, scores=scores, layout=inputs.layout, **arrays)
 
 

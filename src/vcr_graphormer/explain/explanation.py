@@ -18,7 +18,11 @@ from .distances import hop_distances
 
 @dataclass(frozen=True)
 class Token:
-    """One token of an explained node; a field is None where it does not apply."""
+    """One token of an explained node; a field is None where it does not apply.
+
+    `kind` is the kind of its place in the list, and `score` the score by that kind. `kinds` has the scores by all kinds
+    that propose it; the model reads their sum.
+    """
 
     kind: str
     hop: int | None
@@ -31,6 +35,7 @@ class Token:
     attention: float | None
     readout: float
     effect: float
+    kinds: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,7 @@ def describe(graph: Graph, attributions: Attributions, row: int, train: NDArray[
                 attention=float(attributions.attention[row, place]) if attends else None,
                 readout=float(attributions.readout[row, place]),
                 effect=float(attributions.effect[row, place]),
+                kinds=attributions.proposed_by(row, int(place)),
             )
         )
     names = output_names(graph, attributions.outputs.shape[1])

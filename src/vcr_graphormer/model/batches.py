@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from ..errors import ConfigError
@@ -34,7 +35,8 @@ class Batch:
     place : [B, 1 + k]
         Index of the node and of each neighbour in `rows`; super nodes follow the rows. 0 for padding.
     scores : [B, S]
-        Weight of each token: 1 for the node, (L-l+1) / (1+…+L) for hop l, scores for neighbours.
+        Weight of each token: 1 for the node, (L-l+1) / (1+…+L) for hop l, scores for neighbours. The score of a
+        neighbour is the sum of its scores by all kinds that propose it.
     mask : [B, S] or None
         False for padding. None if there is no padding.
     hops : L matrices [B, d]
@@ -50,6 +52,9 @@ class Batch:
         Training labels around the node, its own left out.
     labels : [B, k, c] or None
         Training labels of the neighbours; zero rows for those without.
+    shared : [B, k, kinds - 1] or None
+        Scores of the neighbours by later kinds than their own, 0 for those that a kind does not propose. The first kind
+        is left out. None if lists are not distinct.
     """
 
     nodes: Tensor
@@ -62,6 +67,7 @@ class Batch:
     own: tuple[Tensor, Tensor, Matrix] | None = None
     label_hops: Tensor | None = None
     labels: Tensor | None = None
+    shared: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -107,6 +113,8 @@ class Inputs:
         Hop features P^l X.
     ids, scores : [n, k], in one piece or several side by side
         Neighbours, kind by kind. -1 is padding, n + s is super node s, counted over all kinds.
+    shared : [n, p] per kind after the first
+        Scores of the first p neighbours by this kind, see `TokenLists.shared`. Empty if lists are not distinct.
     layout : Layout
         Which token stands where in a list.
     device : torch.device
@@ -130,6 +138,7 @@ class Inputs:
     label_hops: Tensor | None = None
     labels: Tensor | None = None
     adjacency: Matrix | None = None
+    shared: tuple[Tensor, ...] = ()
 
     def __post_init__(self) -> None:
         neighbours = sum(int(ids.shape[1]) for ids in self.ids)
@@ -157,7 +166,7 @@ class Inputs:
     @property
     def num_bytes(self) -> int:
         """Return the bytes of features, hops and token lists."""
-        return sum(matrix.nbytes for matrix in (self.features, *self.hops, *self.ids, *self.scores))
+        return sum(matrix.nbytes for matrix in (self.features, *self.hops, *self.ids, *self.scores, *self.shared))
 
     @property
     def sources(self) -> tuple[Matrix, ...]:
@@ -186,6 +195,9 @@ class Inputs:
         nodes = nodes.to(self.home)
         ids = torch.cat([piece[nodes] for piece in self.ids], 1)
         scores = torch.cat([piece[nodes].float() for piece in self.scores], 1)
+        shared = self.shared_scores(nodes)
+        if shared is not None:
+            scores = scores + shared.sum(2)
         neighbours = ids.clamp(min=0).long()
         place = torch.cat([nodes[:, None], neighbours], 1)
         rows: tuple[Matrix, ...] = ()
@@ -211,7 +223,15 @@ class Inputs:
             own=own,
             label_hops=None if self.label_hops is None else self.label_hops[nodes],
             labels=labels,
+            shared=shared,
         )
+
+    def shared_scores(self, nodes: Tensor) -> Tensor | None:
+        """Return the scores of some nodes' neighbours by later kinds than their own, as in `Batch`."""
+        if not self.shared:
+            return None
+        length = self.layout.num_neighbours
+        return torch.stack([F.pad(piece[nodes].float(), (0, length - piece.shape[1])) for piece in self.shared], 2)
 
     @property
     def same_shapes(self) -> bool:

@@ -95,6 +95,7 @@ def make_inputs(
         hops=tuple(convert(name) for name in matrices if name.startswith("hop ")),
         ids=_joined(list(ids.values()), streamed),
         scores=_joined([_tensor(lists.scores(kind), home) for kind in lists.layout.counts], streamed),
+        shared=shared_scores(lists, home),
         layout=lists.layout,
         device=device,
         streamed=streamed,
@@ -163,6 +164,15 @@ def _tensor(array: Any, home: torch.device, *, dtype: torch.dtype | None = None)
     with warnings.catch_warnings():  # nothing writes to a memory map
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
         return torch.from_numpy(np.asarray(array)).to(home, dtype)
+
+
+def shared_scores(lists: TokenLists, home: torch.device) -> tuple[Tensor, ...]:
+    """Return the scores that each kind after the first gives to neighbours of earlier kinds; none if none is stored."""
+    arrays = [lists.shared(kind) for kind in list(lists.layout.counts)[1:]]
+    if all(array is None for array in arrays):
+        return ()
+    nothing = np.empty((lists.num_nodes, 0), np.float32)
+    return tuple(_tensor(nothing if array is None else array, home) for array in arrays)
 
 
 def super_rows(lists: TokenLists, home: torch.device) -> Tensor | None:

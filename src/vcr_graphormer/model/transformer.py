@@ -188,6 +188,9 @@ class VCRGraphormer(nn.Module):
             )
         if self.kinds is not None:
             tokens = tokens + F.embedding(self.kind_of_place, self.kinds)
+            if batch.shared is not None:  # a token gets the embeddings of all kinds that propose it
+                later = (batch.shared != 0).to(tokens.dtype) @ self.kinds[self.layout.first_neighbour + 1 :]
+                tokens = tokens + F.pad(later, (0, 0, self.layout.first_neighbour, 0))
         if self.ranks is not None:
             tokens = tokens + F.pad(self.ranks, (0, 0, self.layout.first_neighbour, 0))
         if self.label_hop_weight is not None and batch.label_hops is not None:

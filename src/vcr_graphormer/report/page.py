@@ -188,6 +188,10 @@ def _explorer(run: Run, attributions: Attributions, *, wrong: NDArray[np.int64] 
         "effect": attributions.effect.astype("<f4"),
         "distance": np.minimum(hop_distances(graph, nodes, attributions.ids, _MOST_VISITS), _FAR).astype(np.int8),
     }
+    if attributions.shared is not None:  # bit i: the kind after the i-th one proposes this token, too
+        proposed = attributions.shared != 0
+        bits = (proposed << np.arange(proposed.shape[2])).sum(2)
+        packed["also"] = np.pad(bits, ((0, 0), (attributions.layout.first_neighbour, 0))).astype("<i4")
     if run.target.task.gives_values:  # the page shows the value of the first target instead of a class
         packed["value"] = attributions.explained.astype("<f4")
         if graph.labels is not None:

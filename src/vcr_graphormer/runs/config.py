@@ -12,11 +12,13 @@ from typing import Any, TypeVar, get_type_hints
 from ..data.datasets import DataConfig
 from ..errors import ConfigError, StoreError, unknown_name
 from ..model.config import ModelConfig
-from ..tokens.config import TokenConfig
+from ..tokens.config import YOUNGER, TokenConfig
 from ..training.config import TrainConfig
 from .presets import load_preset
 
 Section = TypeVar("Section")
+# Settings that are younger than the first runs and results, by section: what those did. New ones have other defaults.
+BEFORE: Mapping[str, Mapping[str, Any]] = {"tokens": YOUNGER}
 
 
 @dataclass(frozen=True)
@@ -58,11 +60,7 @@ def load_config(
         raise ConfigError(f"a file says everything: leave out either {file} or variant {variant}")
     values = read_toml(file) if file is not None else _preset(overrides, options, variant=variant)
     sections = get_type_hints(Config)
-    for section in values:
-        if section not in sections:
-            raise unknown_name("section", section, sections)
-        if not isinstance(values[section], dict):
-            raise ConfigError(f"{section} is {values[section]!r}; it must be a section: [{section}]")
+    _check_sections(values)
     for section, given in (options or {}).items():
         values.setdefault(section, {}).update(given)
     for text in overrides:
@@ -70,6 +68,27 @@ def load_config(
         if section not in sections:
             raise unknown_name("section", section, sections)
         values.setdefault(section, {})[key] = value
+    return _build_all(values)
+
+
+def load_run_config(file: str | Path) -> Config:
+    """Read the settings that a run wrote; those that are younger than the run are what it did without them."""
+    values = read_toml(file)
+    _check_sections(values)
+    return _build_all(values | {name: {**given, **values.get(name, {})} for name, given in BEFORE.items()})
+
+
+def _check_sections(values: Mapping[str, Any]) -> None:
+    sections = get_type_hints(Config)
+    for section in values:
+        if section not in sections:
+            raise unknown_name("section", section, sections)
+        if not isinstance(values[section], dict):
+            raise ConfigError(f"{section} is {values[section]!r}; it must be a section: [{section}]")
+
+
+def _build_all(values: Mapping[str, Any]) -> Config:
+    sections = get_type_hints(Config)
     return Config(**{name: build(settings, values.get(name, {}), name) for name, settings in sections.items()})
 
 

@@ -28,7 +28,7 @@ from ..training.devices import find_device
 from ..training.inference import compute
 from ..training.processes import Processes, agent_name
 from ..training.trainer import OnEpoch, Trainer
-from .config import Config, load_config, to_toml
+from .config import Config, load_run_config, to_toml
 from .run import RUN_FILE, RUN_VERSION, Run, versions
 
 SEEDS_FILE = "seeds.toml"  # the settings of a folder that holds one run per seed
@@ -142,7 +142,7 @@ def _is_restart(folder: Path, config: Config) -> bool:
     if agent_name() is None or not (folder / RUN_FILE).is_file():
         return False
     about, settings = read_json(folder / RUN_FILE), folder / "config.toml"
-    if settings.is_file() and load_config(settings) != config:
+    if settings.is_file() and load_run_config(settings) != config:
         return False
     return agent_name() in about.get("agents", []) and about.get("process") != os.getpid()
 

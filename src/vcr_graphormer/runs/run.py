@@ -27,7 +27,7 @@ from ..tokens.store import TokenStore
 from ..training.checkpoint import HISTORY, load_tensors, read_history
 from ..training.devices import choose_micro_batch, choose_precision, find_device
 from ..training.inference import compute
-from .config import Config, load_config
+from .config import Config, load_run_config
 from .predictions import Predictions, find_node, find_nodes
 
 if TYPE_CHECKING:  # imported where needed: predicting must not load the code that explains
@@ -41,7 +41,7 @@ SIZES = ("num_features", "num_outputs", "num_labels", "num_nodes")
 # Token lists computed at a time while explaining, at least: small enough for the memory of a laptop and of a GPU.
 _LISTS_AT_ONCE_CPU, _LISTS_AT_ONCE_GPU = 64, 4096
 # Settings that must be equal in the run and in the token lists that its model reads.
-_LIST_SETTINGS = ("hops", "structure_tokens", "content_tokens", "link_tokens", "super_tokens", "self_loops")
+_LIST_SETTINGS = ("hops", "structure_tokens", "content_tokens", "link_tokens", "distinct", "super_tokens", "self_loops")
 
 
 def versions() -> dict[str, str]:
@@ -96,7 +96,7 @@ class Run:
         missing = {"graph", "tokens", "fingerprint", "task", "scale", *SIZES} - about.keys()
         if missing:
             raise StoreError(f"{folder / RUN_FILE} is damaged: it lacks {', '.join(sorted(missing))}")
-        return cls(folder, load_config(folder / "config.toml"), about, find_device(device))
+        return cls(folder, load_run_config(folder / "config.toml"), about, find_device(device))
 
     @property
     def finished(self) -> bool:

@@ -17,7 +17,7 @@ from ..data.graph import Graph
 from ..data.split import PARTS
 from ..errors import ConfigError, StoreError
 from ..training.processes import Processes
-from .config import Config, load_config, to_toml
+from .config import Config, load_run_config, to_toml
 from .launch import SEEDS_FILE, Watched, make_room, resume, train
 from .run import RUN_FILE, Run
 
@@ -46,7 +46,7 @@ def train_seeds(
         make_room(folder, force)
         with replace_file(settings_file) as temporary:
             temporary.write_text(to_toml(config), encoding="utf-8")
-    elif load_config(settings_file) != config:
+    elif load_run_config(settings_file) != config:
         raise StoreError(f"{folder} holds runs with other settings: choose another folder, or replace them (--force)")
     results = []
     for seed in range(seeds):

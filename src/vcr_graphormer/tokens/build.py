@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -26,6 +26,7 @@ from ..data.graph import Graph
 from ..ranking.connections import Connections
 from ..ranking.ranker import NodeRanker
 from .config import TokenConfig
+from .distinct import leave_repeats_out, places_before
 from .hops import Step, propagate
 from .kinds import Kind, Train, kinds_of, member_means, resolve
 from .lists import SPARSE_PARTS, coarse_clusters, hop_arrays, open_hop, preparation
@@ -158,15 +159,27 @@ class _Job:
     def rank_all(self) -> dict[str, Array]:
         """Return the arrays of every kind of neighbours, by name; compute those that are not finished."""
         arrays: dict[str, Array] = {}
-        parts = ("ids", "scores", "assignment", *(("means",) if self.config.super_tokens == "mean" else ()))
+        always = ("ids", "scores", "assignment", *(("means",) if self.config.super_tokens == "mean" else ()))
         for kind in self.kinds:
+            parts = (*always, *(("shared",) if kind.name in self._before else ()))
             finished = {f"{kind.name}_{part}": self.work.open(f"{kind.name}_{part}") for part in parts}
             if any(array is None for array in finished.values()):
                 with self._stage(f"{kind.name} connections"):
                     connections = kind.connections(self.graph, self.train, self.config)
-                finished = dict(self._rank(kind, connections))
+                earlier = [array for name, array in arrays.items() if name.endswith("_ids")]
+                finished = dict(self._rank(kind, connections, earlier=earlier))
             arrays |= {name: array for name, array in finished.items() if array is not None}
         return arrays
+
+    @cached_property
+    def _counts(self) -> dict[str, int]:
+        """Return the number of tokens of each kind."""
+        return {kind.name: kind.count(self.config) for kind in self.kinds}
+
+    @cached_property
+    def _before(self) -> dict[str, int]:
+        """Return the number of neighbours before those of each kind that must not repeat them."""
+        return places_before(self._counts, self.config)
 
     @cached_property
     def coarse(self) -> NDArray[np.int32]:
@@ -174,22 +187,43 @@ class _Job:
         with self._stage("coarse clusters"):
             return coarse_clusters(self.graph, self.config)
 
-    def _rank(self, kind: Kind, connections: Connections) -> Iterator[tuple[str, Array]]:
-        """Rank all nodes in shards, then join the shards into arrays of the result."""
-        num_nodes, tokens = self.graph.num_nodes, kind.count(self.config)
+    def _rank(self, kind: Kind, connections: Connections, *, earlier: list[Array]) -> Iterator[tuple[str, Array]]:
+        """Rank all nodes in shards, then join the shards into arrays of the result.
+
+        Shards do not depend on other kinds. Nodes of `earlier` lists are left out where shards are joined.
+        """
+        num_nodes, tokens = self.graph.num_nodes, self._counts[kind.name]
         shards = self._shards(kind, connections) if tokens else []
         missing = [shard for shard in shards if not shard.is_whole()]
         if missing:
             ranker = self._prepare(kind, connections)
             self._rank_shards(f"{kind.name} ranking", missing, total=len(shards), ranker=ranker)
-        for part, dtype in (("ids", "int32"), ("scores", self.config.score_type)):
+        before, score_type = self._before.get(kind.name, 0), self.config.score_type
+        parts = {"ids": (tokens, "int32"), "scores": (tokens, score_type)}
+        for part, (width, dtype) in (parts | ({"shared": (before, score_type)} if before else {})).items():
             name = f"{kind.name}_{part}"
-            blocks = (read_npz(shard.file)[part] for shard in shards) if tokens else [np.empty((num_nodes, 0))]
-            yield name, self.work.write_blocks(name, (num_nodes, tokens), dtype, blocks)
+            blocks: Iterable[Array] = [np.empty((num_nodes, 0))]
+            if tokens:
+                blocks = (self._lists(kind, shard, earlier=earlier)[part] for shard in shards)
+            yield name, self.work.write_blocks(name, (num_nodes, width), dtype, blocks)
         if self.config.super_tokens == "mean":
             means = member_means(self.graph.features, connections)
             yield f"{kind.name}_means", self.work.write(f"{kind.name}_means", means)
         yield f"{kind.name}_assignment", self.work.write(f"{kind.name}_assignment", connections.assignment)
+
+    def _lists(self, kind: Kind, shard: Shard, *, earlier: list[Array]) -> dict[str, Array]:
+        """Return ids and scores of a finished shard; if lists are distinct, without repeats and with `shared`."""
+        ranking = read_npz(shard.file)
+        if kind.name not in self._before:
+            return ranking
+        return leave_repeats_out(
+            ranking["ids"],
+            ranking["scores"],
+            earlier=np.concatenate([ids[shard.start : shard.stop] for ids in earlier], 1),
+            count=self._counts[kind.name],
+            num_nodes=self.graph.num_nodes,
+            score_type=self.config.score_type,
+        )
 
     def _shards(self, kind: Kind, connections: Connections) -> list[Shard]:
         num_nodes = self.graph.num_nodes
@@ -200,7 +234,8 @@ class _Job:
         job = digest(np.array(identity))[:_NAME_LENGTH]
         # Absolute, because workers have working directories of their own.
         folder = self.work.parts.absolute()
-        how: dict[str, Any] = {"tokens": kind.count(self.config), "effort": kind.effort(self.config)}
+        ranked = self._counts[kind.name] + self._before.get(kind.name, 0)
+        how: dict[str, Any] = {"tokens": ranked, "effort": kind.effort(self.config)}
         how["limit"] = num_nodes + connections.count
         return [Shard(folder / f"{kind.name}-{start}-{stop}-{job}.npz", start, stop, **how) for start, stop in ranges]
 

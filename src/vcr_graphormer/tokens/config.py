@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from ..base.checks import check_choice, check_seed, check_whole, setting
@@ -13,8 +14,8 @@ CONTENTS = ("auto", "labels", "features", "links")
 SUPER_TOKENS = ("drop", "mean")
 SCORE_TYPES = ("float32", "float16")
 
-# Numbers of tokens that are younger than the first stores; 0 changes nothing and is not stored.
-YOUNGER = ("link_tokens",)
+# Settings that are younger than the first stores, at the value that changes nothing. That value is not stored.
+YOUNGER: Mapping[str, Any] = {"link_tokens": 0, "distinct": False}
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class TokenConfig:
         Content-aware neighbours; the paper's k̂.
     link_tokens : int
         Neighbours that link to the same nodes, beside the other two kinds.
+    distinct : bool
+        Whether a node that several kinds propose takes one place only, so that later kinds go on to their next best.
     restart : float
         Restart probability of the walk; 1 - the paper's α.
     tolerance : float
@@ -61,6 +64,7 @@ class TokenConfig:
     structure_tokens: int = setting(8, "neighbours by PageRank with a super node per cluster (k̄)")
     content_tokens: int = setting(8, "neighbours by PageRank with a super node per label (k̂)")
     link_tokens: int = setting(0, "neighbours that link to the same nodes, beside the other two kinds")
+    distinct: bool = setting(True, "no node twice in a list: a later kind of neighbours goes on to its next best")
     restart: float = setting(0.15, "probability that a walk returns to its node in each step (1 - α)")
     tolerance: float = setting(TOLERANCE, "of the ranking, relative to the k-th score; smaller: more exact, slower")
     content: str = setting("auto", "what content neighbours share: labels, features or links; auto: labels if any")
@@ -73,7 +77,7 @@ class TokenConfig:
 
     def check(self) -> TokenConfig:
         """Refuse values out of range, whatever the graph; `kinds.resolve` compares them with a graph."""
-        for name in ("structure_tokens", "content_tokens", *YOUNGER):
+        for name in ("structure_tokens", "content_tokens", "link_tokens"):
             check_whole(self, "tokens", name, 0)
         check_restart(self.restart)
         check_tolerance(self.tolerance)
@@ -86,4 +90,10 @@ class TokenConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all settings; one that is younger than the first stores is left out where it changes nothing."""
-        return {name: value for name, value in asdict(self).items() if value or name not in YOUNGER}
+        return {name: value for name, value in asdict(self).items() if name not in YOUNGER or value != YOUNGER[name]}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> TokenConfig:
+        """Return the settings that `to_dict` has stored, perhaps among other entries."""
+        names = {item.name for item in fields(cls)}
+        return cls(**{name: value for name, value in {**YOUNGER, **stored}.items() if name in names})

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from ..errors import StoreError, unknown_name
 from ..ranking.connections import Connections
 from ..ranking.ranker import Preparation, check_ranking
 from .config import TokenConfig
+from .distinct import leave_repeats_out, places_before
 from .hops import Step, next_hop
 from .kinds import Kind, Train, kinds_of, member_means, resolve
 from .layout import Layout
@@ -34,7 +35,8 @@ class TokenLists:
     """The token lists of all nodes.
 
     Neighbours are stored as ids and scores, [n, k] each, best first, padded with -1 and 0. An id of n + s is super node
-    s. Hops are one matrix each. The node itself needs no storage.
+    s. If lists are distinct, no node stands in a list twice, and `shared` has the scores by further kinds. Hops are one
+    matrix each. The node itself needs no storage.
 
     Attributes
     ----------
@@ -53,8 +55,7 @@ class TokenLists:
     @cached_property
     def settings(self) -> TokenConfig:
         """Return the settings that made the lists, with `content` resolved."""
-        names = {item.name for item in fields(TokenConfig)}
-        return TokenConfig(**{name: value for name, value in self.config.items() if name in names})
+        return TokenConfig.from_dict(self.config)
 
     @cached_property
     def layout(self) -> Layout:
@@ -77,6 +78,14 @@ class TokenLists:
         """Return the PageRank scores, or link similarities, [n, k] that belong to `ids`; 0 for padding."""
         return self._array(kind, "scores")
 
+    def shared(self, kind: str) -> Array | None:
+        """Return the scores [n, p] this kind gives to the p neighbours before its own; 0 if it does not propose one.
+
+        None if lists are not distinct, or if no neighbours stand before those of this kind.
+        """
+        self._check(kind)
+        return self.arrays.get(f"{kind}_shared")
+
     def assignment(self, kind: str) -> NDArray[np.int32]:
         """Return the super node of each node, -1 for none."""
         return self._array(kind, "assignment")
@@ -96,9 +105,12 @@ class TokenLists:
         return np.concatenate([np.asarray(self.ids(kind)[nodes]) for kind in self.layout.counts], 1)
 
     def _array(self, kind: str, part: str) -> Array:
+        self._check(kind)
+        return self.arrays[f"{kind}_{part}"]
+
+    def _check(self, kind: str) -> None:
         if kind not in self.layout.counts:
             raise unknown_name("kind of token", kind, self.layout.counts)
-        return self.arrays[f"{kind}_{part}"]
 
     def super_features(self, kind: str) -> Array | None:
         """Return the mean features of the super nodes' members [count, d], where super nodes may be tokens."""
@@ -187,9 +199,21 @@ def make_lists(
     settings = resolve(config or TokenConfig(), graph, nodes, kinds)
     kept = kept or Kept()
     arrays: dict[str, Array] = {}
-    for kind in (*kinds_of(settings), *kinds):
-        make = partial(_rank_kind, kind, graph, train=nodes, config=settings, kept=kept, threads=threads)
-        arrays |= kept.once((kind, *kind.depends_on(graph, nodes, settings).items()), make)
+    all_kinds = (*kinds_of(settings), *kinds)
+    counts = {kind.name: kind.count(settings) for kind in all_kinds}
+    before = places_before(counts, settings)
+    for kind in all_kinds:
+        ranked = counts[kind.name] + before.get(kind.name, 0)
+        make = partial(_rank_kind, kind, graph, nodes, config=settings, ranked=ranked, kept=kept, threads=threads)
+        own = kept.once((kind, ranked, *kind.depends_on(graph, nodes, settings).items()), make)
+        if kind.name in before:
+            earlier = np.concatenate([array for name, array in arrays.items() if name.endswith("_ids")], 1)
+            how: dict[str, Any] = {"count": counts[kind.name], "num_nodes": graph.num_nodes}
+            own = own | leave_repeats_out(
+                own["ids"], own["scores"], earlier=earlier, score_type=settings.score_type, **how
+            )
+        own = own | {"scores": own["scores"].astype(settings.score_type, copy=False)}
+        arrays |= {f"{kind.name}_{part}": array for part, array in own.items()}
     current: Any = graph.features
     for number in range(1, settings.hops + 1):
         step = kept.once(("step", settings.self_loops), partial(Step.of, graph, settings.self_loops))
@@ -200,24 +224,24 @@ def make_lists(
 
 
 def _rank_kind(
-    kind: Kind, graph: Graph, *, train: Train, config: TokenConfig, kept: Kept, threads: int | None
+    kind: Kind, graph: Graph, train: Train, *, config: TokenConfig, ranked: int, kept: Kept, threads: int | None
 ) -> dict[str, Array]:
-    """Return ids, scores, assignment and maybe means of one kind, by their names in a store."""
-    connections, count = kind.connections(graph, train, config), kind.count(config)
-    ids, scores = np.empty((graph.num_nodes, 0), np.int32), np.empty((graph.num_nodes, 0), config.score_type)
-    if count:
+    """Return ids and scores of the `ranked` best nodes, assignment and maybe means of one kind."""
+    connections = kind.connections(graph, train, config)
+    ids, scores = np.empty((graph.num_nodes, 0), np.int32), np.empty((graph.num_nodes, 0), np.float32)
+    if ranked:
         ranker, coarse = kind.ranker(), None
         if ranker.uses_clusters:
             key = ("coarse clusters", config.seed, config.partitioner)
             coarse = kept.once(key, partial(coarse_clusters, graph, config))
         prepared = ranker.prepare(graph, connections, **preparation(config, coarse, threads))
-        ranking = prepared.rank(np.arange(graph.num_nodes), count, threads=threads, **kind.effort(config))
-        check_ranking(ranking, count, limit=graph.num_nodes + connections.count)
-        ids, scores = ranking.ids, ranking.scores.astype(config.score_type)
+        ranking = prepared.rank(np.arange(graph.num_nodes), ranked, threads=threads, **kind.effort(config))
+        check_ranking(ranking, ranked, limit=graph.num_nodes + connections.count)
+        ids, scores = ranking.ids, ranking.scores
     arrays: dict[str, Array] = {"ids": ids, "scores": scores, "assignment": connections.assignment}
     if config.super_tokens == "mean":
         arrays["means"] = member_means(graph.features, connections)
-    return {f"{kind.name}_{part}": array for part, array in arrays.items()}
+    return arrays
 
 
 def preparation(config: TokenConfig, coarse: NDArray[np.int32] | None, threads: int | None) -> Preparation:

@@ -15,6 +15,7 @@ from ..base.machine import available_memory, format_bytes
 from ..data.graph import Graph
 from ..errors import StoreError
 from .config import TokenConfig
+from .distinct import places_before
 from .hops import DENSE_BYTES, ENTRIES_AT_ONCE, SPARSE_BYTES, sample_rows
 from .kinds import Kind, kinds_of
 from .store import ALWAYS
@@ -48,12 +49,14 @@ def needed_disk(graph: Graph, config: TokenConfig, by_path: bool = False, kinds:
     """
     nodes = graph.num_nodes
     used = [kind for kind in (*kinds_of(config), *kinds) if kind.count(config)]
-    tokens = sum(kind.count(config) for kind in used)
-    in_store = ID_BYTES + np.dtype(config.score_type).itemsize
-    in_shard = ID_BYTES + np.dtype(np.float32).itemsize
+    counts = {kind.name: kind.count(config) for kind in used}
+    score_bytes = np.dtype(config.score_type).itemsize
+    tokens, before = sum(counts.values()), sum(places_before(counts, config).values())
+    in_store = tokens * (ID_BYTES + score_bytes) + before * score_bytes
+    in_shards = (tokens + before) * (ID_BYTES + np.dtype(np.float32).itemsize)
     shared = sum(kind.ranker().saved_bytes(graph) for kind in used)
     shared += 0 if graph.folder is not None else ID_BYTES * graph.num_arcs + OFFSET_BYTES * nodes
-    lists = nodes * (tokens * (in_store + in_shard) + len(ALWAYS) * ID_BYTES)  # and the super node of each node
+    lists = nodes * (in_store + in_shards + len(ALWAYS) * ID_BYTES)  # and the super node of each node
     return lists + config.hops * _hop_bytes(graph) + (shared if by_path else 0)
 
 

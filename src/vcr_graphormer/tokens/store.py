@@ -11,6 +11,7 @@ from ..base.folders import MANIFEST, differences, open_folder, verify_folder
 from ..base.machine import format_bytes
 from ..errors import StoreError
 from .config import TokenConfig
+from .distinct import places_before
 from .kinds import CONTENT, OPTIONAL
 from .lists import TokenLists
 
@@ -55,7 +56,12 @@ class TokenStore(TokenLists):
             per_node = name.endswith(("_ids", "_scores", "_assignment")) or (name.startswith("hop") and array.ndim == 2)
             if per_node and len(array) != num_nodes:
                 raise StoreError(f"{folder} is damaged: {name} has {len(array)} rows, structure_ids has {num_nodes}")
-        return cls(config=meta["config"], arrays=arrays, more_kinds=more_kinds, path=folder, identity=meta["identity"])
+        store = cls(config=meta["config"], arrays=arrays, more_kinds=more_kinds, path=folder, identity=meta["identity"])
+        for kind, width in places_before(store.layout.counts, settings).items():
+            shared = store.shared(kind)
+            if shared is None or shared.shape != (num_nodes, width):
+                raise StoreError(f"{folder} is damaged: its lists are distinct, but {kind}_shared is not as it must be")
+        return store
 
     def verify(self) -> None:
         """Compare every array with its checksum."""

@@ -19,11 +19,13 @@ function openNodes(packed, classes) {
     nodes: Int32Array, predicted: Int16Array, label: Int16Array, part: Uint8Array, confidence: Float32Array,
     value: Float32Array, target: Float32Array, ids: Int32Array, shown: Uint8Array, score: Float32Array,
     attention: Float32Array, readout: Float32Array, effect: Float32Array, distance: Int8Array, token_label: Int16Array,
+    also: Int32Array,
   };
   const arrays = {};
   for (const [name, type] of Object.entries(types)) arrays[name] = decoded(packed[name], type);
   const kinds = ["self", ...Object.entries(packed.layout ?? {}).flatMap(([kind, count]) => Array(count).fill(kind))];
   const size = kinds.length;
+  const later = Object.keys(packed.layout ?? {}).slice(2);  // after hop and the first kind of neighbours
   const rows = new Map(Array.from(arrays.nodes, (id, row) => [id, row]));
   const names = packed.names ?? {};
   const total = packed.total ?? arrays.nodes.length;
@@ -37,8 +39,9 @@ function openNodes(packed, classes) {
     const isNode = id >= 0 && !isSuper && kind !== "hop";
     const read = (name) => (arrays[name] ? arrays[name][at] : null);
     const distance = kind === "self" ? 0 : read("distance");
+    const also = later.filter((_, bit) => (read("also") >> bit) & 1);  // kinds that propose the same node
     return {
-      place, kind, id, isSuper, isNode, sampled: isNode && rows.has(id),
+      place, kind, kindText: [kind, ...also].join(" + "), id, isSuper, isNode, sampled: isNode && rows.has(id),
       look: isSuper ? KINDS.super : lookOf(kind),
       title: kind === "hop" ? `hop ${place}` : isSuper ? `super node ${id - total}` : `node ${id}`,
       name: id >= 0 ? names[id] ?? null : null,
@@ -145,7 +148,7 @@ const VALUES = [
 const canWalk = (token) => token.isNode && token.kind !== "self";
 
 function described(token) {
-  const kind = token.kind === "self" ? "the node itself" : `${token.kind} token`;
+  const kind = token.kind === "self" ? "the node itself" : `${token.kindText} token`;
   const values = VALUES.map(([name, text]) => `${name} ${text(token)}`).join(", ");
   const where = canWalk(token) ? (token.sampled ? "; Enter goes there" : "; not in this page") : "";
   return `${token.title}${token.name ? `, ${token.name}` : ""}: ${kind}, ${values}${where}`;
@@ -264,7 +267,7 @@ function tokenTable(tokens, hasNames, sort, { onGo, onNear, onSort }) {
   const most = largest(tokens, "effect");
   const columns = COLUMNS.filter(({ name }) => name !== "name" || hasNames);
   const cells = {
-    kind: (token) => [kindIcon(token), token.kind],
+    kind: (token) => [kindIcon(token), token.kindText],
     node: (token) => (canWalk(token) ? make("button", { type: "button",
       class: token.sampled ? "plain" : "plain away", title: token.sampled ? null : "not in this page",
       "aria-label": `${token.sampled ? "Go to node" : "Not in this page: node"} ${token.id}` }, String(token.id))
@@ -472,7 +475,7 @@ function explorerSection(data) {
     near(token ? token.place : null);
     if (!token) return;
     tip.replaceChildren(make("strong", {}, `${token.title}${token.name ? ` ${token.name}` : ""}`),
-      make("dl", {}, [["kind", () => token.kind], ...VALUES].map(([name, text]) =>
+      make("dl", {}, [["kind", () => token.kindText], ...VALUES].map(([name, text]) =>
         [make("dt", {}, name), make("dd", {}, text(token))])),
       ...(canWalk(token) && !token.sampled ? [make("span", { class: "muted" }, "not in this page")] : []));
     const [width, height] = [tip.offsetWidth, tip.offsetHeight];
