@@ -71,7 +71,7 @@ CIRCLE = vcr.Kind("circle", count=lambda config: 3, ranker=circle)
 def run(tmp_path_factory: pytest.TempPathFactory) -> vcr.Run:
     graph = named_graph()
     model = replace(CONFIG.model, kind_embedding=True, rank_embedding=True, label_embedding=True)
-    config = replace(CONFIG, model=model, tokens=replace(CONFIG.tokens, link_tokens=2))
+    config = replace(CONFIG, model=model, tokens=replace(CONFIG.tokens, link_tokens=2, distinct=False))
     split = vcr.Split.random(graph.labels, seed=0)
     return vcr.train(graph, split, config, tmp_path_factory.mktemp("runs") / "run", device="cpu", kinds=[CIRCLE])
 
@@ -117,6 +117,21 @@ def test_bytes_do_not_depend_on_who_ranks(run: vcr.Run, tmp_path: Path) -> None:
         np.testing.assert_array_equal(in_memory.arrays[name], array)
 
 
+def test_it_goes_on_to_its_next_best_where_others_have_taken_its_nodes() -> None:
+    config = vcr.TokenConfig(hops=0, content_tokens=0, clusters=0, structure_tokens=2)
+    lists = make_lists(named_graph(), config=config, kinds=[CIRCLE])
+    shared = lists.shared("circle")
+    assert shared is not None
+    for node in range(150):
+        taken = lists.ids("structure")[node].tolist()
+        way = [i for i in ((node + step) % 150 for step in range(1, 6)) if i not in taken][:3]
+        assert lists.ids("circle")[node].tolist() == way
+        steps = [(other - node) % 150 for other in taken]
+        last = (way[-1] - node) % 150
+        assert shared[node].tolist() == pytest.approx([1 / step if step < last else 0 for step in steps])
+    assert (shared > 0).any()
+
+
 def test_stores_with_and_without_it_are_not_mixed(run: vcr.Run) -> None:
     graph, train, config = run.graph, run.split.train, run.config.tokens
     with pytest.raises(vcr.StoreError, match="belongs to another kind circle"):
@@ -128,8 +143,10 @@ def test_stores_with_and_without_it_are_not_mixed(run: vcr.Run) -> None:
 def test_links_beside_the_others_are_the_links_of_before(tmp_path: Path) -> None:
     graph = named_graph()
     train = vcr.Split.random(graph.labels, seed=0).train
-    alone = vcr.tokenize(graph, train, vcr.TokenConfig(content="links", content_tokens=4), tmp_path / "alone")
-    beside = vcr.tokenize(graph, train, vcr.TokenConfig(link_tokens=4), tmp_path / "beside")
+    alone = vcr.tokenize(
+        graph, train, vcr.TokenConfig(content="links", content_tokens=4, distinct=False), tmp_path / "alone"
+    )
+    beside = vcr.tokenize(graph, train, vcr.TokenConfig(link_tokens=4, distinct=False), tmp_path / "beside")
     np.testing.assert_array_equal(alone.ids("content"), beside.ids("links"))
     np.testing.assert_array_equal(alone.scores("content"), beside.scores("links"))
     assert list(alone.layout.counts) == ["structure", "content"]
@@ -154,7 +171,7 @@ class WrongRanker(CircleRanker):
     [
         ({"shift": -1}, "put node 0 into its own list"),  # where label embedding would show it its own label
         ({"shift": 10_000}, "returned ids outside of -1 to 149"),
-        ({"cut": 1}, r"returned ids \[150, 2\]; they must be \[150, 3\]"),
+        ({"cut": 1}, r"returned ids \[150, 10\]; they must be \[150, 11\]"),  # 3 tokens, 8 before them
     ],
 )
 def test_what_a_ranker_returns_is_checked(mistake: dict[str, int], message: str, tmp_path: Path) -> None:

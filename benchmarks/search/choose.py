@@ -20,6 +20,7 @@ import vcr_graphormer as vcr
 from benchmarks.common import load_graph, new_parser, random_splits
 from benchmarks.search.tune import SCORE, crossed_accuracy
 from benchmarks.workbench import Workbench
+from vcr_graphormer.runs.config import BEFORE
 from vcr_graphormer.training.devices import find_device
 
 FIRST_SEED = 200  # not a seed of the search, which starts at 100
@@ -36,7 +37,7 @@ def read_log(files: list[Path], dataset: str, splits: int) -> list[dict[str, Any
     # Rows that this script appended have no settings.
     rows = [row for row in rows if row["dataset"] == dataset and row.get("score") == SCORE and "config" in row]
     rows = [row for row in rows if len(row["val"]) >= splits]
-    # Compared as configurations: a setting that is newer than the row had its default then.
+    # Compared as configurations: a row has what it did without the settings that are newer than it.
     unique = {(row["directed"], rebuild(row["config"])): row for row in rows}
     return sorted(unique.values(), key=lambda row: -float(np.mean(row["val"])))
 
@@ -44,7 +45,7 @@ def read_log(files: list[Path], dataset: str, splits: int) -> list[dict[str, Any
 def rebuild(config: dict[str, Any]) -> vcr.Config:
     """Return the configuration of a row of the log."""
     kinds = {"tokens": vcr.TokenConfig, "model": vcr.ModelConfig, "training": vcr.TrainConfig}
-    sections: dict[str, Any] = {name: kind(**config[name]) for name, kind in kinds.items()}
+    sections: dict[str, Any] = {name: kind(**{**BEFORE.get(name, {}), **config[name]}) for name, kind in kinds.items()}
     return vcr.Config(**sections)
 
 

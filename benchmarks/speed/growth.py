@@ -31,7 +31,7 @@ SIZES = (100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 MIDDLE = 1_000_000
 NEIGHBOURS = (2, 5, 10, 20, 40, 80)
 CLUSTERS = (10, 30, 100, 300, 1000)
-CONFIG = vcr.TokenConfig(hops=3, clusters=10, structure_tokens=5, content_tokens=5)
+CONFIG = vcr.TokenConfig(hops=3, clusters=10, structure_tokens=5, content_tokens=5, distinct=False)
 STAGES = {
     "METIS": ("structure connections", "coarse clusters"),
     "vectors": ("structure vectors", "content vectors"),

@@ -126,8 +126,9 @@ def _same(name: str, before: Any, after: Any) -> None:
     if isinstance(before, tuple):
         for first, second in zip(before, after, strict=True):
             _same(name, first, second)
-    elif name == "scores":  # the ranking's error, of float32 here
+    elif name in ("scores", "shared") and before is not None:  # the ranking's error, of float32 here
         torch.testing.assert_close(after, before, atol=1e-6, rtol=1e-5)
+        assert torch.equal(before != 0, after != 0)
     elif before is not None:
         assert torch.equal(before, after), name
         assert before.numpy().tobytes() == after.numpy().tobytes(), name

@@ -41,6 +41,13 @@ def make_inputs(seed: int = 0, sparse: bool = False, padded: bool = True, **keyw
     return Inputs(features, hops, (ids,), (scores,), LAYOUT, torch.device("cpu"), **keywords)
 
 
+def make_shared() -> torch.Tensor:
+    """Scores of some structure tokens by the content ranking; node 0 has no tokens, node 1 has one."""
+    shared = torch.rand(NODES, STRUCTURE, generator=torch.Generator().manual_seed(3))
+    shared[shared < 0.5], shared[0], shared[1, 1:] = 0, 0, 0
+    return shared
+
+
 def make_model(config: ModelConfig = SMALL, labels: int = 0) -> VCRGraphormer:
     torch.manual_seed(1)
     model = VCRGraphormer(config, LAYOUT, num_features=FEATURES, num_outputs=4, num_labels=labels)
@@ -52,8 +59,9 @@ def make_model(config: ModelConfig = SMALL, labels: int = 0) -> VCRGraphormer:
 
 @pytest.mark.parametrize("readout", READOUTS)
 @pytest.mark.parametrize(("kinds", "ranks"), [(False, False), (True, False), (True, True)])
-def test_equals_a_loop_over_the_papers_equations(readout: str, kinds: bool, ranks: bool) -> None:
-    inputs = make_inputs()
+@pytest.mark.parametrize("distinct", [False, True])
+def test_equals_a_loop_over_the_papers_equations(readout: str, kinds: bool, ranks: bool, distinct: bool) -> None:
+    inputs = make_inputs(shared=(make_shared(),) if distinct else ())
     model = make_model(replace(SMALL, readout=readout, kind_embedding=kinds, rank_embedding=ranks))
     logits = model(inputs.batch(torch.arange(NODES)))
     for node in range(NODES):

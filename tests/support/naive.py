@@ -126,29 +126,51 @@ def value_recall(ids: np.ndarray, exact: np.ndarray, sources: np.ndarray, k: int
     return float(np.mean(shares))
 
 
+def distinct_lists(
+    rankings: list[list[tuple[int, float]]], counts: list[int], num_nodes: int
+) -> tuple[list[list[tuple[int, float]]], list[dict[int, float]]]:
+    """The list of one node, kind by kind, and the scores that each kind gives to nodes of earlier kinds.
+
+    A kind takes its best nodes that no earlier kind has taken. What it meets on the way there, it scores.
+    """
+    lists: list[list[tuple[int, float]]] = []
+    shared: list[dict[int, float]] = []
+    for ranking, count in zip(rankings, counts, strict=True):
+        taken = {node for earlier in lists for node, _ in earlier if node < num_nodes}
+        new = [(node, score) for node, score in ranking if node not in taken][:count]
+        way = ranking[: ranking.index(new[-1])] if new and len(new) == count else ranking
+        lists.append(new)
+        shared.append({node: score for node, score in way if node in taken} if count else {})
+    return lists, shared
+
+
 def transformer(model: Any, inputs: Any, node: int) -> Any:
     """The paper's equations for one node, token by token, padding left out instead of masked; float64.
 
     T_u = [X(u) ‖ 1, (P^l X)(u) ‖ (L-l+1)/Σl, X(i) ‖ r(i), …], then Z' = MHA(LN(Z)) + Z, Z = FFN(LN(Z')) + Z', then
-    the readout and a head of two layers.
+    the readout and a head of two layers. If content proposes a structure token too, scores and embeddings are added.
     """
     state = {name: tensor.double().numpy() for name, tensor in model.state_dict().items()}
     features = inputs.features.double().numpy()
     hops = len(inputs.hops)
-    tokens, kinds, ranks = [np.append(features[node], 1.0)], [0], [-1] * (1 + hops)
+    tokens, kinds, ranks = [np.append(features[node], 1.0)], [[0]], [-1] * (1 + hops)
     for hop in range(1, hops + 1):
         share = (hops - hop + 1) / sum(range(1, hops + 1))
         tokens.append(np.append(inputs.hops[hop - 1][node].double().numpy(), share))
-        kinds.append(hop)
+        kinds.append([hop])
     for place, (other, score) in enumerate(zip(inputs.ids[0][node], inputs.scores[0][node], strict=True)):
         if other >= 0:
-            tokens.append(np.append(features[other], float(score)))
-            kinds.append(hops + 1 if place < inputs.layout.counts["structure"] else hops + 2)
+            later = float(inputs.shared[0][node, place]) if inputs.shared and place < inputs.shared[0].shape[1] else 0.0
+            tokens.append(np.append(features[other], float(score) + later))
+            kinds.append([hops + 1 if place < inputs.layout.counts["structure"] else hops + 2])
+            kinds[-1] += [hops + 2] if later else []
             ranks.append(place)
     weight = np.vstack([state["feature_weights.0"], state["score_weight"]])
     current = [token @ weight + state["bias"] for token in tokens]
     if "kinds" in state:
-        current = [vector + state["kinds"][kind] for vector, kind in zip(current, kinds, strict=True)]
+        current = [
+            vector + sum(state["kinds"][kind] for kind in own) for vector, own in zip(current, kinds, strict=True)
+        ]
     if "ranks" in state:
         current = [
             vector + state["ranks"][rank] if rank >= 0 else vector for vector, rank in zip(current, ranks, strict=True)

@@ -35,7 +35,7 @@ CONFIG = TokenConfig(hops=2, clusters=4, structure_tokens=5, content_tokens=6)
 
 
 def test_store_equals_its_parts(graph: Graph, train: np.ndarray, tmp_path: Path) -> None:
-    store = tokenize(graph, train, CONFIG, tmp_path / "t")
+    store = tokenize(graph, train, replace(CONFIG, distinct=False), tmp_path / "t")
     structure, content = structure_connections(graph, 4), content_connections(graph.labels, train)
     for kind, ranking in (
         ("structure", rank(graph, structure, k=5)),
@@ -93,7 +93,9 @@ def test_own_label_stays_out_of_the_own_list(graph: Graph, train: np.ndarray, tm
 
 
 @pytest.mark.parametrize("before", [False, True])
-@pytest.mark.parametrize("stop", ["structure-130-260-", "content-260-390-", "hop_2.npy", "content_scores.npy"])
+@pytest.mark.parametrize(
+    "stop", ["structure-130-260-", "content-260-390-", "hop_2.npy", "content_scores.npy", "content_shared.npy"]
+)
 def test_killed_in_the_middle_resumes_with_the_same_bytes(
     stop: str, before: bool, graph: Graph, train: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

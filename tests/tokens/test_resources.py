@@ -31,8 +31,11 @@ class Usage(NamedTuple):
 
 def test_disk_is_counted_to_the_byte_for_dense_features(graph: Graph, tmp_path: Path) -> None:
     store = tokenize(graph, Split.random(graph.labels, seed=0).train, CONFIG, tmp_path / "tokens")
-    parts = 2000 * 8 * 8  # ids and scores in shards, until they are joined
+    parts = 2000 * (8 + 3) * 8  # ids and scores in shards, until they are joined; content ranks 3 nodes more
     assert needed_disk(graph, CONFIG) == store.num_bytes + parts
+    plain = replace(CONFIG, distinct=False)
+    store = tokenize(graph, Split.random(graph.labels, seed=0).train, plain, tmp_path / "plain")
+    assert needed_disk(graph, plain) == store.num_bytes + 2000 * 8 * 8
 
 
 def test_hops_of_sparse_features_are_estimated_from_a_sample(graph: Graph) -> None:

@@ -234,8 +234,8 @@ class _Job:
         job = digest(np.array(identity))[:_NAME_LENGTH]
         # Absolute, because workers have working directories of their own.
         folder = self.work.parts.absolute()
-        ranked = self._counts[kind.name] + self._before.get(kind.name, 0)
-        how: dict[str, Any] = {"tokens": ranked, "effort": kind.effort(self.config)}
+        tokens, more = self._counts[kind.name], self._before.get(kind.name, 0)
+        how: dict[str, Any] = {"tokens": tokens + more, "effort": kind.effort(self.config, more)}
         how["limit"] = num_nodes + connections.count
         return [Shard(folder / f"{kind.name}-{start}-{stop}-{job}.npz", start, stop, **how) for start, stop in ranges]
 

@@ -203,9 +203,9 @@ def make_lists(
     counts = {kind.name: kind.count(settings) for kind in all_kinds}
     before = places_before(counts, settings)
     for kind in all_kinds:
-        ranked = counts[kind.name] + before.get(kind.name, 0)
-        make = partial(_rank_kind, kind, graph, nodes, config=settings, ranked=ranked, kept=kept, threads=threads)
-        own = kept.once((kind, ranked, *kind.depends_on(graph, nodes, settings).items()), make)
+        more = before.get(kind.name, 0)
+        make = partial(_rank_kind, kind, graph, nodes, config=settings, more=more, kept=kept, threads=threads)
+        own = kept.once((kind, more, *kind.depends_on(graph, nodes, settings).items()), make)
         if kind.name in before:
             earlier = np.concatenate([array for name, array in arrays.items() if name.endswith("_ids")], 1)
             how: dict[str, Any] = {"count": counts[kind.name], "num_nodes": graph.num_nodes}
@@ -224,19 +224,20 @@ def make_lists(
 
 
 def _rank_kind(
-    kind: Kind, graph: Graph, train: Train, *, config: TokenConfig, ranked: int, kept: Kept, threads: int | None
+    kind: Kind, graph: Graph, train: Train, *, config: TokenConfig, more: int, kept: Kept, threads: int | None
 ) -> dict[str, Array]:
-    """Return ids and scores of the `ranked` best nodes, assignment and maybe means of one kind."""
-    connections = kind.connections(graph, train, config)
+    """Return ids and scores of one kind, of `more` nodes than it has tokens; also assignment and maybe means."""
+    connections, count = kind.connections(graph, train, config), kind.count(config)
     ids, scores = np.empty((graph.num_nodes, 0), np.int32), np.empty((graph.num_nodes, 0), np.float32)
-    if ranked:
+    if count:
         ranker, coarse = kind.ranker(), None
         if ranker.uses_clusters:
             key = ("coarse clusters", config.seed, config.partitioner)
             coarse = kept.once(key, partial(coarse_clusters, graph, config))
         prepared = ranker.prepare(graph, connections, **preparation(config, coarse, threads))
-        ranking = prepared.rank(np.arange(graph.num_nodes), ranked, threads=threads, **kind.effort(config))
-        check_ranking(ranking, ranked, limit=graph.num_nodes + connections.count)
+        effort = kind.effort(config, more)
+        ranking = prepared.rank(np.arange(graph.num_nodes), count + more, threads=threads, **effort)
+        check_ranking(ranking, count + more, limit=graph.num_nodes + connections.count)
         ids, scores = ranking.ids, ranking.scores
     arrays: dict[str, Array] = {"ids": ids, "scores": scores, "assignment": connections.assignment}
     if config.super_tokens == "mean":
