@@ -10,11 +10,12 @@ from ..ranking.connections import PARTITIONERS
 from ..ranking.exact import TOLERANCE, check_restart, check_tolerance
 
 CONTENTS = ("auto", "labels", "features", "links")
+NEAREST = ("hops", "features")
 SUPER_TOKENS = ("drop", "mean")
 SCORE_TYPES = ("float32", "float16")
 
 # Numbers of tokens that are younger than the first stores; 0 changes nothing and is not stored.
-YOUNGER = ("link_tokens",)
+YOUNGER = ("link_tokens", "nearest_tokens")
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,10 @@ class TokenConfig:
         Content-aware neighbours; the paper's k̂.
     link_tokens : int
         Neighbours that link to the same nodes, beside the other two kinds.
+    nearest_tokens : int
+        Neighbours with the most similar features, beside the other kinds.
+    nearest : str
+        What these are compared by: `features`, or `hops` (features and those of the first hop).
     restart : float
         Restart probability of the walk; 1 - the paper's α.
     tolerance : float
@@ -61,6 +66,8 @@ class TokenConfig:
     structure_tokens: int = setting(8, "neighbours by PageRank with a super node per cluster (k̄)")
     content_tokens: int = setting(8, "neighbours by PageRank with a super node per label (k̂)")
     link_tokens: int = setting(0, "neighbours that link to the same nodes, beside the other two kinds")
+    nearest_tokens: int = setting(0, "neighbours with the most similar features, beside the other kinds")
+    nearest: str = setting("hops", "what nearest neighbours are compared by: features, or hops (X and PX)")
     restart: float = setting(0.15, "probability that a walk returns to its node in each step (1 - α)")
     tolerance: float = setting(TOLERANCE, "of the ranking, relative to the k-th score; smaller: more exact, slower")
     content: str = setting("auto", "what content neighbours share: labels, features or links; auto: labels if any")
@@ -80,10 +87,13 @@ class TokenConfig:
         check_seed(self.seed)
         check_choice(self, "tokens", "partitioner", PARTITIONERS)
         check_choice(self, "tokens", "content", CONTENTS)
+        check_choice(self, "tokens", "nearest", NEAREST)
         check_choice(self, "tokens", "super_tokens", SUPER_TOKENS)
         check_choice(self, "tokens", "score_type", SCORE_TYPES)
         return self
 
     def to_dict(self) -> dict[str, Any]:
         """Return all settings; one that is younger than the first stores is left out where it changes nothing."""
-        return {name: value for name, value in asdict(self).items() if value or name not in YOUNGER}
+        unused = {name for name in YOUNGER if not getattr(self, name)}
+        unused |= {"nearest"} if "nearest_tokens" in unused else set()
+        return {name: value for name, value in asdict(self).items() if name not in unused}
