@@ -36,6 +36,7 @@ _NAMES = {
     "ranking.connections": ("Connections", "content_connections", "feature_connections", "structure_connections"),
     "ranking.exact": ("exact_pagerank",),
     "ranking.links": ("LinkRanker",),
+    "ranking.nearest": ("FeatureRanker", "HopFeatureRanker"),
     "ranking.pagerank": ("Ranker", "rank"),
     "ranking.ranker": ("NodeRanker", "Ranking"),
     "report.page": ("write_report",),
@@ -72,6 +73,7 @@ if TYPE_CHECKING:  # type checkers do not see names that are imported on first u
     from .ranking.connections import Connections, content_connections, feature_connections, structure_connections
     from .ranking.exact import exact_pagerank
     from .ranking.links import LinkRanker
+    from .ranking.nearest import FeatureRanker, HopFeatureRanker
     from .ranking.pagerank import Ranker, rank
     from .ranking.ranker import NodeRanker, Ranking
     from .report.page import write_report
@@ -100,9 +102,11 @@ __all__ = [
     "DaskError",
     "DataConfig",
     "Explanation",
+    "FeatureRanker",
     "Graph",
     "GraphError",
     "GraphSummary",
+    "HopFeatureRanker",
     "Inputs",
     "Kind",
     "Layout",

@@ -41,7 +41,10 @@ SIZES = ("num_features", "num_outputs", "num_labels", "num_nodes")
 # Token lists computed at a time while explaining, at least: small enough for the memory of a laptop and of a GPU.
 _LISTS_AT_ONCE_CPU, _LISTS_AT_ONCE_GPU = 64, 4096
 # Settings that must be equal in the run and in the token lists that its model reads.
-_LIST_SETTINGS = ("hops", "structure_tokens", "content_tokens", "link_tokens", "distinct", "super_tokens", "self_loops")
+_LIST_SETTINGS = (
+    *("hops", "structure_tokens", "content_tokens", "link_tokens", "nearest_tokens", "nearest"),
+    *("distinct", "super_tokens", "self_loops"),
+)
 
 
 def versions() -> dict[str, str]:
@@ -333,11 +336,12 @@ class Run:
             raise GraphError(
                 f"the graph has {graph.num_features} features but the model was trained on {self.about['num_features']}"
             )
+        made, trained = tokens.settings.to_dict(), self.config.tokens.to_dict()
         for name in _LIST_SETTINGS:
-            if getattr(tokens.settings, name) != getattr(self.config.tokens, name):
+            if made.get(name, 0) != trained.get(name, 0):  # left out where it changes nothing
                 raise StoreError(
-                    f"{tokens.path} was made with tokens.{name} = {getattr(tokens.settings, name)}, the model was "
-                    f"trained with {getattr(self.config.tokens, name)}"
+                    f"{tokens.path} was made with tokens.{name} = {made.get(name, 0)}, the model was trained with "
+                    f"{trained.get(name, 0)}"
                 )
         counts, expected = list(tokens.layout.counts.items()), list(self.store.layout.counts.items())
         if counts != expected:

@@ -11,11 +11,12 @@ from ..ranking.connections import PARTITIONERS
 from ..ranking.exact import TOLERANCE, check_restart, check_tolerance
 
 CONTENTS = ("auto", "labels", "features", "links")
+NEAREST = ("hops", "features")
 SUPER_TOKENS = ("drop", "mean")
 SCORE_TYPES = ("float32", "float16")
 
 # Settings that are younger than the first stores, at the value that changes nothing. That value is not stored.
-YOUNGER: Mapping[str, Any] = {"link_tokens": 0, "distinct": False}
+YOUNGER: Mapping[str, Any] = {"link_tokens": 0, "nearest_tokens": 0, "distinct": False}
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,10 @@ class TokenConfig:
         Content-aware neighbours; the paper's k̂.
     link_tokens : int
         Neighbours that link to the same nodes, beside the other two kinds.
+    nearest_tokens : int
+        Neighbours with the most similar features, beside the other kinds.
+    nearest : str
+        What these are compared by: `features`, or `hops` (features and those of the first hop).
     distinct : bool
         Whether a node that several kinds propose takes one place only, so that later kinds go on to their next best.
     restart : float
@@ -64,6 +69,8 @@ class TokenConfig:
     structure_tokens: int = setting(8, "neighbours by PageRank with a super node per cluster (k̄)")
     content_tokens: int = setting(8, "neighbours by PageRank with a super node per label (k̂)")
     link_tokens: int = setting(0, "neighbours that link to the same nodes, beside the other two kinds")
+    nearest_tokens: int = setting(0, "neighbours with the most similar features, beside the other kinds")
+    nearest: str = setting("hops", "what nearest neighbours are compared by: features, or hops (X and PX)")
     distinct: bool = setting(True, "no node twice in a list: a later kind of neighbours goes on to its next best")
     restart: float = setting(0.15, "probability that a walk returns to its node in each step (1 - α)")
     tolerance: float = setting(TOLERANCE, "of the ranking, relative to the k-th score; smaller: more exact, slower")
@@ -84,13 +91,16 @@ class TokenConfig:
         check_seed(self.seed)
         check_choice(self, "tokens", "partitioner", PARTITIONERS)
         check_choice(self, "tokens", "content", CONTENTS)
+        check_choice(self, "tokens", "nearest", NEAREST)
         check_choice(self, "tokens", "super_tokens", SUPER_TOKENS)
         check_choice(self, "tokens", "score_type", SCORE_TYPES)
         return self
 
     def to_dict(self) -> dict[str, Any]:
         """Return all settings; one that is younger than the first stores is left out where it changes nothing."""
-        return {name: value for name, value in asdict(self).items() if name not in YOUNGER or value != YOUNGER[name]}
+        unused = {name for name, value in YOUNGER.items() if getattr(self, name) == value}
+        unused |= {"nearest"} if "nearest_tokens" in unused else set()
+        return {name: value for name, value in asdict(self).items() if name not in unused}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> TokenConfig:

@@ -1,7 +1,7 @@
 """Kinds of neighbours: one description each. Building, inputs, explanation and report loop over them.
 
 To add a kind, describe it here: its name, how many tokens, which super nodes, which ranker. Only this file compares the
-texts of the setting `tokens.content`.
+texts of the settings `tokens.content` and `tokens.nearest`.
 """
 
 from __future__ import annotations
@@ -48,6 +48,18 @@ def _links() -> type[NodeRanker]:
     from ..ranking.links import LinkRanker
 
     return LinkRanker
+
+
+def _by_features() -> type[NodeRanker]:
+    from ..ranking.nearest import FeatureRanker
+
+    return FeatureRanker
+
+
+def _by_hop_features() -> type[NodeRanker]:
+    from ..ranking.nearest import HopFeatureRanker
+
+    return HopFeatureRanker
 
 
 def _training_labels(graph: Graph, train: Train) -> dict[str, str]:
@@ -139,6 +151,13 @@ def _check_range(graph: Graph, name: str, *, value: int, least: int) -> None:
         )
 
 
+def _check_features(graph: Graph, train: Train, config: TokenConfig) -> None:
+    if graph.features is None:
+        raise GraphError(
+            f"tokens.nearest_tokens is {config.nearest_tokens} but the graph has no features to compare: set it to 0"
+        )
+
+
 _STORED = ("super_tokens", "score_type")
 _RANKED = ("restart", "tolerance", "partitioner", "seed", *_STORED)
 STRUCTURE = Kind(
@@ -152,6 +171,19 @@ STRUCTURE = Kind(
     settings=("clusters", *_RANKED),
 )
 LINKS = Kind("links", lambda config: config.link_tokens, ranker=_links, labels=_no_labels, settings=_STORED)
+_NEAREST = Kind(
+    "nearest",
+    lambda config: config.nearest_tokens if config.nearest == "features" else 0,
+    ranker=_by_features,
+    check=_check_features,
+    labels=_no_labels,
+    settings=("nearest", "seed", *_STORED),
+)
+_NEAREST_HOPS = replace(
+    _NEAREST,
+    count=lambda config: config.nearest_tokens if config.nearest == "hops" else 0,
+    ranker=_by_hop_features,
+)
 _BY_LABELS = Kind(
     "content",
     lambda config: config.content_tokens,
@@ -174,7 +206,8 @@ CONTENT: Mapping[str, Kind] = {
     "features": _BY_FEATURES,
     "links": replace(LINKS, name="content", count=_BY_LABELS.count),
 }
-OPTIONAL = (LINKS,)  # kinds that stand in a list only where a setting asks for them
+# Kinds that stand in a list only where a setting asks for them. The last two are stored under the same name.
+OPTIONAL = (LINKS, _NEAREST, _NEAREST_HOPS)
 
 
 def kinds_of(config: TokenConfig) -> tuple[Kind, ...]:
@@ -182,8 +215,8 @@ def kinds_of(config: TokenConfig) -> tuple[Kind, ...]:
 
     Structure and content are always among them, even without tokens: every store has their arrays.
 
-    >>> [kind.name for kind in kinds_of(TokenConfig(content="features", link_tokens=2))]
-    ['structure', 'content', 'links']
+    >>> [kind.name for kind in kinds_of(TokenConfig(content="features", link_tokens=2, nearest_tokens=4))]
+    ['structure', 'content', 'links', 'nearest']
     """
     return (STRUCTURE, CONTENT[config.content], *(kind for kind in OPTIONAL if kind.count(config)))
 
