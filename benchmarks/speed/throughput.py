@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,8 @@ def imitate(size: float, config: vcr.TokenConfig, folder: Path) -> tuple[vcr.Gra
     arrays |= {f"hop_{number}": hop for number in range(1, config.hops + 1)}
     for name, array in arrays.items():
         np.save(tokens / f"{name}.npy", array)
-    meta = {"config": {**asdict(config), "content": "labels", "num_features": FEATURES}, "identity": {}}
+    about = replace(config, content="labels", distinct=False).to_dict()  # random nodes may come twice
+    meta = {"config": {**about, "num_features": FEATURES}, "identity": {}}
     write_manifest(tokens, KIND, FORMAT_VERSION, arrays, meta, dict.fromkeys(arrays, "not computed"))
     return vcr.Graph.open(folder / "graph"), vcr.TokenStore.open(tokens)
 

@@ -27,6 +27,14 @@ def test_an_option_newer_than_a_result_had_its_default(tmp_path: Path) -> None:
         Record(tmp_path, about, {"tokens": {"hops": 2, "partitioner": "propagation"}})
 
 
+def test_lists_of_an_older_result_had_repeats(tmp_path: Path) -> None:
+    about = {"dataset": "Photo", "protocol": "A", "variant": "default", "metric": "accuracy"}
+    Record(tmp_path, about, {"tokens": {"hops": 2}}).add(0, 0.5, 0.9, 1.0)
+    assert Record(tmp_path, about, {"tokens": {"hops": 2, "distinct": False}}).missing([0]) == []
+    with pytest.raises(StoreError, match="was made with other settings"):
+        Record(tmp_path, about, {"tokens": {"hops": 2, "distinct": True}})
+
+
 def test_record_keeps_runs_and_refuses_other_settings(tmp_path: Path) -> None:
     write(tmp_path, "Photo", "default", [0.9, 0.8])
     content = json.loads((tmp_path / "Photo-A-default.json").read_text())

@@ -60,7 +60,14 @@ def test_each_half_is_judged_at_the_epoch_the_other_half_chose(
 
 @pytest.mark.parametrize(
     ("name", "examples"),
-    [("baselines.bench", 2), ("baselines.nearest", 2), ("common", 2), ("search.tune", 1), ("studies.balanced", 2)],
+    [
+        ("baselines.bench", 2),
+        ("baselines.nearest", 2),
+        ("common", 2),
+        ("search.tune", 1),
+        ("speed.distinct", 2),
+        ("studies.balanced", 2),
+    ],
 )
 def test_examples(name: str, examples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert doctest.testmod(load(name, monkeypatch)) == (0, examples)
@@ -244,6 +251,15 @@ def test_random_content_leaves_the_rest_alone(graph: vcr.Graph, monkeypatch: pyt
     assert torch.equal(real.ids[0][:, :3], random.ids[0][:, :3])
     assert torch.equal(real.scores[0], random.scores[0])
     assert not torch.equal(real.ids[0][:, 3:], random.ids[0][:, 3:])
+
+
+def test_distinct_lists_have_no_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    distinct = load("speed.distinct", monkeypatch)
+    monkeypatch.setattr(distinct, "load_graph", lambda *_: vcr.generate(300, 1200, classes=3, features=4, seed=0))
+    row = distinct.measure("small", "nowhere", 1)
+    assert row["repeated"] > 0.2
+    assert row["repeated_distinct"] == 0
+    assert row["value_recall_distinct"] == 1  # a graph of this size is ranked exactly
 
 
 def test_the_whole_pipeline_at_a_hundredth_of_amazon2m(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

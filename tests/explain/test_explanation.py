@@ -14,6 +14,7 @@ from tests.model.test_transformer import CONTENT, FEATURES, HOPS, NODES, SMALL, 
 from tests.support import naive
 from tests.support.runs import CONFIG, named_graph
 from vcr_graphormer import ConfigError, Graph, Run, VCRError
+from vcr_graphormer.cli.console import print_explanation
 from vcr_graphormer.data.tasks import TASKS, Target
 from vcr_graphormer.explain.attributions import attribute, faithfulness
 from vcr_graphormer.explain.explanation import find_output
@@ -137,6 +138,19 @@ def test_an_explained_node(run: Run) -> None:
         assert (token.label is not None) == known
     assert json.loads(json.dumps(found.to_dict()))["tokens"][0]["kind"] == "self"
     assert run.explain(7, "a").explained == "a"
+
+
+def test_a_token_names_all_kinds_that_propose_it(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    shared = run.store.shared("content")
+    assert shared is not None
+    node = int(np.flatnonzero((shared > 0).any(1) & (shared == 0).any(1))[0])
+    tokens = run.explain(node).tokens
+    assert [token.kinds for token in tokens[:3]] == [{"self": 1.0}, {"hop": tokens[1].score}, {"hop": tokens[2].score}]
+    for token, score in zip((token for token in tokens if token.kind == "structure"), shared[node], strict=False):
+        assert token.kinds == {"structure": token.score} | ({"content": float(score)} if score else {})
+    assert all(token.kinds == {"content": token.score} for token in tokens if token.kind == "content")
+    print_explanation(run.explain(node))
+    assert capsys.readouterr().out.count("structure + content") == (shared[node] > 0).sum()
 
 
 def test_the_own_training_label_is_not_shown_as_an_input(run: Run) -> None:

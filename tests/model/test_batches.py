@@ -41,6 +41,7 @@ def make_full(**keywords: Any) -> Inputs:
         own=(torch.tensor([2, -1, 1, -1, -1]), torch.tensor([3.0, 0.0, 4.0, 0.0, 0.0])),
         label_hops=torch.arange(30.0).reshape(5, 2, 3),
         labels=torch.arange(1.0, 16.0).reshape(5, 3),
+        shared=(torch.tensor([[0.5, 0.0], [0.25, 0.0], [0.0, 0.0], [0.0, 0.125], [0.0, 1.0]]),),
         **keywords,
     )
 

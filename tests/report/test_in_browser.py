@@ -536,6 +536,8 @@ def test_a_real_run(visit: "Visit", tmp_path: Path) -> None:
     assert f"{100 * run.metrics['test']:.2f}%" in page.inner_text("body")
     assert EVIL in page.inner_text("body")
     assert f"{run.predict(7).probabilities.max():.1%}" in page.inner_text("body")
+    shared = np.asarray(run.store.shared("content"))[7]  # tokens that both kinds propose
+    assert page.locator(".tokens").inner_text().count("structure + content") == (shared > 0).sum() > 0
 
 
 def test_the_page_of_one_node(visit: "Visit", tmp_path: Path) -> None:

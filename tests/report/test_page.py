@@ -70,6 +70,9 @@ def test_the_explorer_holds_the_sample(run: Run, data: dict[str, Any]) -> None:
     ids = unpack(explorer["ids"], "<i4").reshape(60, -1)
     assert (ids[:, 0] == nodes).all()
     np.testing.assert_array_equal(ids[:, 3:6], run.store.ids("structure")[nodes])
+    also = unpack(explorer["also"], "<i4").reshape(60, -1)  # bit 0: content, the kind after the first
+    np.testing.assert_array_equal(also[:, 3:6], np.asarray(run.store.shared("content"))[nodes] != 0)
+    assert not also[:, [0, 1, 2, 6, 7, 8]].any()
     confidence = unpack(explorer["confidence"], "<f4")
     np.testing.assert_allclose(confidence, run.predict(nodes).probabilities.max(1), atol=1e-6)
     # Half of the places are kept for test nodes that were classified wrongly.

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from vcr_graphormer import ConfigError, StoreError
-from vcr_graphormer.runs.config import Config, load_config, to_toml
+from vcr_graphormer import ConfigError, StoreError, TokenConfig
+from vcr_graphormer.runs.config import Config, load_config, load_run_config, to_toml
 
 
 def test_file_then_overrides(tmp_path: Path) -> None:
@@ -59,6 +59,20 @@ def test_bad_files(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "run.toml").write_text(text)
     with pytest.raises(ConfigError, match=message):
         load_config(tmp_path / "run.toml")
+
+
+def test_a_run_is_read_as_what_it_did_before_a_setting_was_there(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("[tokens]\nhops = 2\n")
+    assert load_config(file).tokens.distinct  # a user's file gets the default
+    assert load_run_config(file).tokens == TokenConfig(hops=2, distinct=False)
+    file.write_text("[data]\nseed = 3\n")
+    assert not load_run_config(file).tokens.distinct
+    file.write_text(to_toml(Config()))
+    assert load_run_config(file) == Config()
+    file.write_text("tokens = 3\n")
+    with pytest.raises(ConfigError, match="tokens is 3; it must be a section"):
+        load_run_config(file)
 
 
 def test_missing_file(tmp_path: Path) -> None:

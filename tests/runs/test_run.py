@@ -100,6 +100,31 @@ def copied(run: Run, tmp_path: Path) -> Path:
     return Path(shutil.copytree(run.path, tmp_path / "copy"))
 
 
+def test_a_run_without_the_setting_had_repeats(graph: Graph, tmp_path: Path) -> None:
+    """Run folders of before: `distinct` is neither in config.toml nor in the store. They open, predict and resume."""
+    config = replace(CONFIG, tokens=replace(CONFIG.tokens, distinct=False))
+    split = Split.random(graph.labels, seed=0)
+    run = vcr.train(graph, split, config, tmp_path / "run", device="cpu")
+
+    def stop(row: dict[str, float]) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        vcr.train(graph, split, config, tmp_path / "stopped", device="cpu", on_epoch=stop)
+    for name in ("run", "stopped"):
+        file = tmp_path / name / "config.toml"
+        assert "distinct = false\n" in file.read_text()
+        file.write_text(file.read_text().replace("distinct = false\n", ""))
+    old = Run.open(tmp_path / "run", "cpu")
+    assert old.config == config
+    np.testing.assert_array_equal(old.predict().probabilities, run.predict().probabilities)
+    resumed = vcr.resume(tmp_path / "stopped", "cpu")
+    np.testing.assert_array_equal(resumed.predict().probabilities, run.predict().probabilities)
+    distinct = vcr.tokenize(graph, split.train, CONFIG.tokens, tmp_path / "distinct")
+    with pytest.raises(StoreError, match="was made with tokens.distinct = True, the model was trained with False"):
+        old.on(graph, distinct)
+
+
 def test_a_run_of_another_version(run: Run, tmp_path: Path) -> None:
     folder = copied(run, tmp_path)
     about = json.loads((folder / "run.json").read_text())
