@@ -13,6 +13,7 @@ continues. Figures and results/ablation/README.md are made from these files.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ from vcr_graphormer.data.split import Split
 from vcr_graphormer.model.config import ModelConfig
 from vcr_graphormer.runs.run import versions
 from vcr_graphormer.tokens.config import TokenConfig
+from vcr_graphormer.tokens.kinds import Kind
 from vcr_graphormer.tokens.lists import TokenLists
 from vcr_graphormer.training.config import TrainConfig
 from vcr_graphormer.training.devices import find_device
@@ -173,9 +175,9 @@ STUDIES = {
 class RandomContent(Workbench):
     """A workbench whose content neighbours are random nodes with the scores of the real ones."""
 
-    def lists(self, split: Split, tokens: TokenConfig) -> TokenLists:
+    def lists(self, split: Split, tokens: TokenConfig, kinds: Sequence[Kind] = ()) -> TokenLists:
         """Return the lists of the workbench with other content neighbours; padding stays."""
-        lists = super().lists(split, tokens)
+        lists = super().lists(split, tokens, kinds)
         ids = torch.from_numpy(lists.ids("content"))
         generator = torch.Generator().manual_seed(tokens.seed)
         random = torch.randint(self.graph.num_nodes, ids.shape, generator=generator, dtype=ids.dtype)

@@ -1,5 +1,6 @@
 """The model against the paper's equations, written as loops, and what must not matter: padding, batch, form."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -141,6 +142,40 @@ def test_weights_on_request(readout: str) -> None:
     assert (seen.readout[hidden] == 0).all()
     others = seen.readout[5, 1:].sum().item()
     assert others == pytest.approx({"attention": 1, "mean": 7 / 8, "sum": 7, "target": 0}[readout])
+
+
+def test_a_gated_model_adds_the_whole_list_to_the_node_and_its_hops() -> None:
+    gated = replace(SMALL, combine="gated", kind_embedding=True)
+    model, inputs = make_model(gated), make_inputs()
+    batch = inputs.batch(torch.arange(NODES))
+    tokens, mask = model.tokens(batch)
+    assert model.own is not None and mask is not None and not len(model.own.layers)
+    own = inputs.layout.first_neighbour
+    first = model.own.head(model.own.encode(tokens[:, :own], mask[:, :own])[0])
+    second = model.head(model.encode(tokens, mask)[0])
+    torch.testing.assert_close(model(batch), first + math.tanh(model.gate.item()) * second)
+    with torch.no_grad():
+        model.gate.fill_(0.0)  # closed: the neighbours change nothing
+    torch.testing.assert_close(model(batch), first)
+    assert model.represent(batch).shape == (NODES, 2 * gated.hidden_channels) == (NODES, model.vector_width)
+    assert (model.represent(batch)[:, gated.hidden_channels :] == 0).all()
+    fresh = VCRGraphormer(gated, inputs.layout, num_features=FEATURES, num_outputs=4)
+    assert math.tanh(fresh.gate.item()) == pytest.approx(0.5, abs=1e-3)  # half open
+
+
+def test_neighbour_dropout_closes_the_gate_for_some_nodes_while_training() -> None:
+    model, inputs = make_model(replace(SMALL, combine="gated", neighbour_dropout=0.5)), make_inputs()
+    batch = inputs.batch(torch.arange(NODES))
+    whole = model.eval()(batch)
+    with torch.no_grad():
+        gate = model.gate.clone()
+        model.gate.fill_(0.0)
+        alone = model(batch)
+        model.gate.copy_(gate)
+    torch.manual_seed(0)
+    seen = model.train()(batch)
+    is_alone, is_whole = (torch.isclose(seen, logits, atol=1e-6).all(1) for logits in (alone, whole))
+    assert (is_alone | is_whole).all() and is_alone.any() and is_whole.any()
 
 
 def test_theorem_1_hop_tokens_with_identity_attention_are_a_polynomial_convolution() -> None:

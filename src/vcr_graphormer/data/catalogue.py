@@ -1,4 +1,4 @@
-"""The catalogue of published datasets: the paper's thirteen, Cora and CiteSeer. To add one, add an entry."""
+"""The catalogue of published datasets: the paper's thirteen and four more. To add one, add an entry."""
 
 from __future__ import annotations
 
@@ -138,6 +138,12 @@ def _geom(name: str, folder: str, stored: Counts, paper: Counts, *call: str, **o
     return Dataset(name, stored, (source,), paper)
 
 
+def _heterophilous(name: str, stored: Counts) -> Dataset:
+    """Describe a graph of Platonov et al. (2023), with ten published splits as masks."""
+    folder, file = "HeterophilousGraphDataset", name.lower()
+    return Dataset(name, stored, (Pyg(f"{folder}/{file}/raw/{file}.npz", (folder, folder, name), masks=True),))
+
+
 def _fixed(source: Pyg, name: str, stored: Counts, paper: Counts, split: str, *aliases: str) -> Dataset:
     return Dataset(name, stored, (source,), paper, split_file=f"splits/{split}_split.npz", aliases=aliases)
 
@@ -228,6 +234,8 @@ KNOWN = [
     ),
     _planetoid("Cora", Counts(2_708, 10_556, 1_433, 7)),
     _planetoid("CiteSeer", Counts(3_327, 9_104, 3_703, 6)),
+    _heterophilous("Minesweeper", Counts(10_000, 78_804, 7, 2)),
+    _heterophilous("Tolokers", Counts(11_758, 1_038_000, 10, 2)),
 ]
 DATASETS = {dataset.name: dataset for dataset in KNOWN}
 

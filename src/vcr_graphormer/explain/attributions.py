@@ -168,8 +168,8 @@ def _masked_outputs(model: VCRGraphormer, tokens: Tensor, *, masks: Tensor, targ
     """Return the outputs [B, M, c] of each list under each of its masks [B, M, S]."""
     count, variants, length = masks.shape
     repeated = tokens.repeat_interleave(variants, 0)
-    vectors = model.encode(repeated, masks.reshape(count * variants, length))[0]
-    return target.output_tensor(model.head(vectors)).view(count, variants, -1)
+    logits = model.read(repeated, masks.reshape(count * variants, length)).logits
+    return target.output_tensor(logits).view(count, variants, -1)
 
 
 def _received(attention: Tensor, shown: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ..base.checks import check_choice, check_fraction, check_whole, setting
 from ..errors import ConfigError
 
+COMBINATIONS = ("joint", "gated")
 READOUTS = ("attention", "mean", "sum", "target")
 MOST_LABEL_HOPS = 4  # for more, taking a node's own label out needs the third power of P
 
@@ -25,6 +26,9 @@ class ModelConfig:
         Attention heads; their number divides `hidden_channels`.
     layers : int
         Encoder layers. 0 reads the tokens out as they are.
+    combine : str
+        `joint`: one path reads the whole list, as in the paper. `gated`: a first path without encoder layers reads the
+        node and its hops, a second path the whole list. A learned gate says how much of the second is added.
     feedforward : int
         Width of the feed-forward part, in multiples of `hidden_channels`.
     dropout : float
@@ -51,11 +55,17 @@ class ModelConfig:
         Fraction of the entries of projected tokens that are hidden while training.
     token_dropout : float
         Fraction of whole tokens that are hidden while training; the target never is.
+    neighbour_dropout : float
+        Where paths are `gated`: fraction of training nodes that are predicted without the second path in each step. So
+        the first path learns to predict alone, and the second to add to it.
     """
 
     hidden_channels: int = setting(128, "width of the model")
     heads: int = setting(8, "attention heads; they divide hidden_channels")
     layers: int = setting(1, "encoder layers")
+    combine: str = setting(
+        "joint", "joint: one path reads all tokens; gated: neighbours come in through a learned gate"
+    )
     feedforward: int = setting(2, "width of the feed-forward part, in multiples of hidden_channels")
     dropout: float = setting(0.1, "fraction of the outputs of attention and feed-forward parts hidden in training")
     attention_dropout: float = setting(0.1, "fraction of attention weights hidden in training")
@@ -69,6 +79,7 @@ class ModelConfig:
     feature_dropout: float = setting(0.0, "fraction of the entries of input features hidden in training")
     embedding_dropout: float = setting(0.0, "fraction of the entries of projected tokens hidden in training")
     token_dropout: float = setting(0.0, "fraction of whole tokens hidden in training, never the target")
+    neighbour_dropout: float = setting(0.0, "gated: fraction of nodes whose neighbours are hidden in training")
 
     def check(self, num_hops: int) -> ModelConfig:
         """Refuse values out of range, or more hops than the token lists have."""
@@ -76,9 +87,17 @@ class ModelConfig:
             check_whole(self, "model", name, 1)
         for name in ("layers", "rich_tokens", "label_hops"):
             check_whole(self, "model", name, 0)
-        for name in ("dropout", "attention_dropout", "feature_dropout", "embedding_dropout", "token_dropout"):
+        for name in (
+            "dropout",
+            "attention_dropout",
+            "feature_dropout",
+            "embedding_dropout",
+            "token_dropout",
+            "neighbour_dropout",
+        ):
             check_fraction(self, "model", name)
         check_choice(self, "model", "readout", READOUTS)
+        check_choice(self, "model", "combine", COMBINATIONS)
         if self.hidden_channels % self.heads:
             raise ConfigError(
                 f"model.hidden_channels is {self.hidden_channels}; it must be a multiple of model.heads ({self.heads})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -17,6 +17,7 @@ from .dropout import Dropout, dropout
 from .matrices import Matrix, project
 from .readouts import READOUTS, SCORED
 
+_GATE_START = 0.55  # half open, for tanh(0.55) = 0.5: from 0 a gate hardly opens in few steps (docs/log.md)
 _EMBEDDING_SCALE = 0.02  # standard deviation of new embeddings, as in BERT: small, so that the features rule at first
 
 
@@ -25,6 +26,14 @@ class Attended(NamedTuple):
 
     logits: Tensor
     attention: Tensor
+    readout: Tensor
+
+
+class Seen(NamedTuple):
+    """Logits [B, c], the vectors before the head [B, h] and the readout weights of the tokens [B, S]."""
+
+    logits: Tensor
+    vectors: Tensor
     readout: Tensor
 
 
@@ -76,7 +85,38 @@ def _embedding(count: int, width: int) -> nn.Parameter:
     return nn.Parameter(torch.randn(count, width) * _EMBEDDING_SCALE)
 
 
-class VCRGraphormer(nn.Module):
+class Path(nn.Module):
+    """Encoder layers, norm, readout and head: the way from projected token lists to logits."""
+
+    def add_path(self, config: ModelConfig, layers: int, num_outputs: int) -> Self:
+        """Add the layers of the path. A method, because a model adds them after its projections."""
+        width = config.hidden_channels
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        self.make_weights = READOUTS[config.readout]
+        self.readout_weight = nn.Linear(width, 1, bias=False) if self.make_weights in SCORED else None
+        half = max(1, width // 2)
+        self.head = nn.Sequential(nn.Linear(width, half), nn.GELU(), nn.Linear(half, num_outputs))
+        return self
+
+    def encode(
+        self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the nodes' vectors [B, h] and the readout weights [B, S] of projected token lists [B, S, h]."""
+        for layer in self.layers:
+            tokens = layer(tokens, mask, attention)
+        return self.read_out(self.norm(tokens), mask)
+
+    def read_out(self, tokens: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return one vector per node [B, h], and the weight of each token in it [B, S]."""
+        shown = torch.ones_like(tokens[..., 0]) if mask is None else mask.to(tokens.dtype)
+        weights = self.make_weights(tokens, shown, self.readout_weight)
+        # Padding must not count even if it is infinite, and 0 times infinity is not 0.
+        kept = tokens if mask is None else tokens.masked_fill(~mask[..., None], 0)
+        return (weights[:, None] @ kept)[:, 0], weights
+
+
+class VCRGraphormer(Path):
     """The model of the paper, with its extensions: `forward(batch)` returns logits.
 
     Parameters
@@ -127,40 +167,56 @@ class VCRGraphormer(nn.Module):
         self.ranks = _embedding(layout.num_neighbours, width) if config.rank_embedding else None
         self.label_hop_weight = self._label_weight(num_labels) if config.label_hops else None
         self.label_weight = self._label_weight(num_labels) if config.label_embedding else None
-        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
-        self.norm = nn.LayerNorm(width)
-        is_scored = READOUTS[config.readout] in SCORED
-        self.readout_weight = nn.Linear(width, 1, bias=False) if is_scored else None
-        half = max(1, width // 2)
-        self.head = nn.Sequential(nn.Linear(width, half), nn.GELU(), nn.Linear(half, num_outputs))
+        self.add_path(config, config.layers, num_outputs)
+        self.own: Path | None = None
+        if config.combine == "gated":
+            self.own = Path().add_path(config, 0, num_outputs)
+            self.gate = nn.Parameter(torch.full((), _GATE_START))
 
     def _label_weight(self, num_labels: int) -> nn.Parameter:
         return nn.Parameter(torch.randn(num_labels, self.config.hidden_channels) / math.sqrt(num_labels))
 
     def forward(self, batch: Batch, projected: Tensor | None = None) -> Tensor:
         """Return logits [B, c]. A batch without rows needs `projected`, the rows of all nodes by `project_rows`."""
-        logits: Tensor = self.head(self.represent(batch, projected))
-        return logits
+        return self.read(*self.tokens(batch, projected)).logits
+
+    @property
+    def vector_width(self) -> int:
+        """Return the width of the vectors that `represent` returns."""
+        return self.config.hidden_channels * (1 if self.own is None else 2)
 
     def represent(self, batch: Batch, projected: Tensor | None = None) -> Tensor:
-        """Return each node's vector before the head [B, h]."""
-        return self.encode(*self.tokens(batch, projected))[0]
-
-    def encode(
-        self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Return the nodes' vectors [B, h] and the readout weights [B, S] of projected token lists [B, S, h]."""
-        for layer in self.layers:
-            tokens = layer(tokens, mask, attention)
-        return self.read_out(self.norm(tokens), mask)
+        """Return each node's vector before the head [B, h]; of a gated model those of both paths [B, 2h]."""
+        return self.read(*self.tokens(batch, projected)).vectors
 
     def look(self, tokens: Tensor, mask: Tensor | None) -> Attended:
-        """Return the logits of projected token lists, with all attention and readout weights."""
+        """Return the logits of projected token lists, with the weights of the layers and readout of whole lists."""
         layers: list[Tensor] = []
-        vectors, weights = self.encode(tokens, mask, layers)
+        seen = self.read(tokens, mask, layers)
         shape = (0, len(tokens), self.config.heads, tokens.shape[1], tokens.shape[1])
         attention = torch.stack(layers) if layers else tokens.new_empty(shape)
-        return Attended(self.head(vectors), attention, weights)
+        return Attended(seen.logits, attention, seen.readout)
+
+    def read(self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None) -> Seen:
+        """Return logits, vectors and readout weights of projected token lists.
+
+        Append the attention weights of the layers that read whole lists to `attention` if it is given.
+        """
+        vectors, weights = self.encode(tokens, mask, attention)
+        logits = self.head(vectors)
+        if self.own is None:
+            return Seen(logits, vectors, weights)
+        own = slice(self.layout.first_neighbour)
+        own_vectors, _ = self.own.encode(tokens[:, own], None if mask is None else mask[:, own])
+        gate = self.opening(len(tokens))
+        return Seen(self.own.head(own_vectors) + gate * logits, torch.cat([own_vectors, gate * vectors], 1), weights)
+
+    def opening(self, size: int) -> Tensor:
+        """Return how far the gate is open for `size` nodes; while training it is closed for some of them."""
+        gate, hidden = self.gate.tanh(), self.config.neighbour_dropout
+        if not (self.training and hidden):
+            return gate
+        return gate * (torch.rand(size, 1, device=gate.device) >= hidden)
 
     def project_rows(self, rows: tuple[Matrix, ...], super_rows: Tensor | None = None) -> Tensor:
         """Return the projection of every row, X W₀ + (PX) W₁ + … + b, and then of every super node."""
@@ -237,11 +293,3 @@ class VCRGraphormer(nn.Module):
         kept = torch.rand(tokens.shape[:2], device=tokens.device) >= self.config.token_dropout
         kept[:, 0] = True  # never the target
         return kept if batch.mask is None else kept & batch.mask
-
-    def read_out(self, tokens: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return one vector per node [B, h], and the weight of each token in it [B, S]."""
-        shown = torch.ones_like(tokens[..., 0]) if mask is None else mask.to(tokens.dtype)
-        weights = READOUTS[self.config.readout](tokens, shown, self.readout_weight)
-        # Padding must not count even if it is infinite, and 0 times infinity is not 0.
-        kept = tokens if mask is None else tokens.masked_fill(~mask[..., None], 0)
-        return (weights[:, None] @ kept)[:, 0], weights

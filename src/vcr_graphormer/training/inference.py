@@ -25,7 +25,7 @@ def compute(
     vectors: bool = False,
     progress: Progress | None = None,
 ) -> NDArray[np.float32]:
-    """Return the logits [m, c] of some nodes, or with `vectors` the vectors before the head [m, h]."""
+    """Return the logits [m, c] of some nodes, or with `vectors` the vectors that the heads read [m, h]."""
     was_training = model.training
     model.eval()
     order = torch.from_numpy(np.ascontiguousarray(nodes, dtype=np.int64))
@@ -47,5 +47,5 @@ def compute(
     finally:
         model.train(was_training)
     if result is None:
-        result = torch.empty(0, width if vectors else model.num_outputs)
+        result = torch.empty(0, model.vector_width if vectors else model.num_outputs)
     return result.numpy()
