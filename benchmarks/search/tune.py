@@ -29,31 +29,63 @@ from benchmarks.workbench import Workbench
 from vcr_graphormer.training.devices import find_device
 
 FIRST_SEED = 100
+# The settings that the search varies.
+NAMES = (
+    *(
+        "hops",
+        "self_loops",
+        "clusters",
+        "structure_tokens",
+        "content_tokens",
+        "link_tokens",
+        "nearest_tokens",
+        "restart",
+    ),
+    *(
+        "hidden_channels",
+        "layers",
+        "neighbour_dropout",
+        "own_dropout",
+        "dropout",
+        "attention_dropout",
+        "readout",
+        "kind_embedding",
+    ),
+    *("rank_embedding", "rich_tokens", "label_hops", "label_embedding", "adjacency_rows", "feature_dropout"),
+    *("embedding_dropout", "token_dropout", "epochs", "batch_size", "learning_rate", "weight_decay", "label_smoothing"),
+    "average",
+)
 SCORE = "crossed"  # the name in the log of the score that `crossed` computes
 
 
 def propose(trial: optuna.Trial, graph: vcr.Graph) -> vcr.Config:
-    """Return one point of the search space, which is the same for every dataset."""
+    """Return one point of the search space, which is the same for every dataset: always the full method.
+
+    All four components are there, at least one encoder layer, the gate, and no node twice in a list.
+    """
     nodes = graph.num_nodes
     tokens = vcr.TokenConfig(
-        hops=trial.suggest_int("hops", 0, 7 if graph.num_features < 5000 else 4),
+        hops=trial.suggest_int("hops", 1, 7 if graph.num_features < 5000 else 4),
         self_loops=trial.suggest_categorical("self_loops", [False, True]),
         clusters=trial.suggest_categorical("clusters", [10, 20, 50] if nodes > 1000 else [10]),
-        structure_tokens=trial.suggest_categorical("structure_tokens", [0, 4, 8, 16]),
-        content_tokens=trial.suggest_categorical("content_tokens", [0, 4, 8, 16]),
-        content=trial.suggest_categorical("content", ["auto", "links"]),
+        structure_tokens=trial.suggest_categorical("structure_tokens", [4, 8, 16]),
+        content_tokens=trial.suggest_categorical("content_tokens", [4, 8, 16]),
+        link_tokens=trial.suggest_categorical("link_tokens", [0, 8]),
+        nearest_tokens=trial.suggest_categorical("nearest_tokens", [0, 8]),
         restart=trial.suggest_categorical("restart", [0.05, 0.15, 0.5]),
     )
-    ranked = tokens.structure_tokens + tokens.content_tokens > 0
     model = vcr.ModelConfig(
         hidden_channels=trial.suggest_categorical("hidden_channels", [64, 128, 256, 512]),
         heads=8,
-        layers=trial.suggest_int("layers", 0, 2),
+        layers=trial.suggest_int("layers", 1, 2),
+        combine="gated",
+        neighbour_dropout=trial.suggest_float("neighbour_dropout", 0.0, 0.5, step=0.25),
+        own_dropout=trial.suggest_float("own_dropout", 0.0, 0.5, step=0.25),
         dropout=trial.suggest_float("dropout", 0.0, 0.7, step=0.1),
         attention_dropout=trial.suggest_float("attention_dropout", 0.0, 0.5, step=0.1),
         readout=trial.suggest_categorical("readout", ["attention", "mean", "target"]),
         kind_embedding=trial.suggest_categorical("kind_embedding", [False, True]),
-        rank_embedding=trial.suggest_categorical("rank_embedding", [False, True]) and ranked,
+        rank_embedding=trial.suggest_categorical("rank_embedding", [False, True]),
         rich_tokens=min(trial.suggest_int("rich_tokens", 0, 2), tokens.hops),
         label_hops=min(trial.suggest_int("label_hops", 0, 2), tokens.hops),
         label_embedding=trial.suggest_categorical("label_embedding", [False, True]),
@@ -70,7 +102,7 @@ def propose(trial: optuna.Trial, graph: vcr.Graph) -> vcr.Config:
         final_learning_rate=0.0,
         schedule="cosine",
         warmup_steps=20,
-        weight_decay=trial.suggest_float("weight_decay", 1e-6, 1e-1, log=True),
+        weight_decay=trial.suggest_float("weight_decay", 1e-6, 1.0, log=True),
         label_smoothing=trial.suggest_float("label_smoothing", 0.0, 0.2, step=0.1),
         average=trial.suggest_categorical("average", [0.0, 0.9, 0.99]),
         patience=60,
@@ -79,28 +111,27 @@ def propose(trial: optuna.Trial, graph: vcr.Graph) -> vcr.Config:
     return vcr.Config(tokens=tokens, model=model, training=training)
 
 
-def guesses(graph: vcr.Graph) -> list[dict[str, Any]]:
-    """Return the first trials: what helped in probes on other splits, and two variants of it."""
-    base: dict[str, Any] = {"hops": 3, "self_loops": False, "clusters": 10, "structure_tokens": 8, "content_tokens": 8}
-    base |= {"hidden_channels": 256, "layers": 1, "dropout": 0.3, "attention_dropout": 0.1, "readout": "attention"}
+def guesses(current: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the first trials: settings that are known to be good, with the gate and with other neighbours."""
+    base = current | {name: current[name] or 8 for name in ("structure_tokens", "content_tokens")}
     base |= {
-        "kind_embedding": True,
-        "rank_embedding": False,
-        "rich_tokens": 2,
-        "label_hops": 2,
-        "label_embedding": False,
+        "hops": max(1, current["hops"]),
+        "layers": max(1, current["layers"]),
+        "neighbour_dropout": 0.5,
+        "own_dropout": 0.0,
     }
-    base |= {"adjacency_rows": False, "feature_dropout": 0.5, "token_dropout": 0.0, "epochs": 120}
-    base |= {"embedding_dropout": 0.0, "restart": 0.15, "content": "auto"}
-    base |= {
-        "batch_size": (1000 if graph.num_nodes > 20_000 else 500) if graph.num_nodes > 1000 else 64,
-        "learning_rate": 1e-3,
-        "weight_decay": 1e-4,
-    }
-    base |= {"label_smoothing": 0.0, "average": 0.99}
-    linked = base | {"adjacency_rows": True, "label_embedding": True, "token_dropout": 0.2}
-    plain = base | {"rich_tokens": 0, "label_hops": 0, "feature_dropout": 0.2, "hidden_channels": 128}
-    return [base, linked, plain]
+    base |= {"link_tokens": 0, "nearest_tokens": 0}
+    open_wide = {"neighbour_dropout": 0.0, "label_embedding": True, "rank_embedding": True}
+    retrieving = {"nearest_tokens": 8, "label_embedding": True, "neighbour_dropout": 0.25}
+    changes: list[dict[str, Any]] = [
+        {},
+        retrieving,
+        open_wide | {"link_tokens": 8},
+        {"readout": "attention", "neighbour_dropout": 0.25},
+        {"nearest_tokens": 8, "link_tokens": 8, "label_embedding": True},
+        open_wide | {"link_tokens": 8, "nearest_tokens": 8},
+    ]
+    return [base | change for change in changes]
 
 
 def best_so_far(log: Path, dataset: str, directed: bool, names: list[str], count: int = 3) -> list[dict[str, Any]]:
@@ -205,14 +236,11 @@ def main() -> None:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(seed=arguments.seed, n_startup_trials=12, multivariate=True, group=True)
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    first = guesses(graph)
-    names = sorted(first[0])
+    names = sorted(NAMES)
     earlier = best_so_far(arguments.out, graph.name, graph.directed, names)
-    current = pick(asdict(preset), names)
-    by_links = current | {"content": "links", "content_tokens": current["content_tokens"] or 4}
-    by_links |= {"label_embedding": True, "rank_embedding": True}
-    # A process with another seed runs beside the first and leaves these trials to it.
-    starts = [current, by_links, *([] if arguments.seed else [*earlier, *first])]
+    first = guesses(pick(asdict(preset), names))
+    # A process with another seed runs beside the first: it begins at the other end.
+    starts = first[::-1] if arguments.seed else [*earlier, *first]
     for settings in starts:
         study.enqueue_trial(settings, skip_if_exists=True)
     search = Search(graph, bench, splits, arguments.out, end)

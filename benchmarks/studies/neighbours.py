@@ -129,20 +129,6 @@ class PerNode(Form):
         return first + (own_vectors @ self.gate[1:] + self.gate[0]).sigmoid()[:, None] * second
 
 
-class Either(Form):
-    """Each path is hidden from a third of the training nodes, so that each learns to stand alone."""
-
-    hidden = 1 / 3
-
-    def combine(self, first: Tensor, second: Tensor, own_vectors: Tensor) -> Tensor:
-        """Return the logits from those of the first and of the second path."""
-        second = self.gate.tanh() * second
-        if self.training:
-            draw = torch.rand(len(first), 1, device=first.device)
-            first, second = first * (draw >= self.hidden), second * (draw < 1 - self.hidden)
-        return first + second
-
-
 class PerKind(Form):
     """A gate per kind of neighbour: each kind is read out by itself."""
 
@@ -296,7 +282,7 @@ GATES = {
     "gate per node": Variant(form=PerNode),
     "second path dropped": Variant(model={"neighbour_dropout": 0.5}),
     "votes": Variant(form=Votes),
-    "either path hidden": Variant(form=Either),
+    "either path hidden": Variant(model={"neighbour_dropout": 1 / 3, "own_dropout": 1 / 3}),
 }
 QUARTER = {"neighbour_dropout": 0.25}
 KINDS = {

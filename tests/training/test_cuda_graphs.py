@@ -14,10 +14,10 @@ from vcr_graphormer.training.processes import Processes
 from vcr_graphormer.training.trainer import Examples, Trainer
 
 
-def make_trainer(device: torch.device, folder: Path) -> Trainer:
+def make_trainer(device: torch.device, folder: Path, combine: str = "joint") -> Trainer:
     graph = generate(nodes=400, edges=1600, classes=3, features=8, homophily=0.8, seed=0)
     split = Split.random(graph.labels, seed=0)
-    model = ModelConfig(hidden_channels=16, heads=2, dropout=0.0, attention_dropout=0.0)
+    model = ModelConfig(hidden_channels=16, heads=2, dropout=0.0, attention_dropout=0.0, combine=combine)
     tokens = TokenConfig(hops=2, clusters=4, structure_tokens=4, content_tokens=4)
     store = tokenize(graph, split.train, tokens, folder)
     training = TrainConfig(epochs=4, batch_size=100, precision="float32", average=0.9)
@@ -66,9 +66,10 @@ def test_with_several_processes_nothing_is_recorded(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU; `take_step` is its twin on a CPU")
-def test_replaying_equals_stepping(tmp_path: Path) -> None:
+@pytest.mark.parametrize("combine", ["joint", "gated"])
+def test_replaying_equals_stepping(tmp_path: Path, combine: str) -> None:
     device = torch.device("cuda")
-    captured, stepped = (make_trainer(device, tmp_path / "tokens") for _ in range(2))
+    captured, stepped = (make_trainer(device, tmp_path / "tokens", combine) for _ in range(2))
     stepped.steps_taken = -(10**9)  # never warm enough to be recorded
     captured.fit()
     stepped.fit()

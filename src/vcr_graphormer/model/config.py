@@ -55,9 +55,9 @@ class ModelConfig:
         Fraction of the entries of projected tokens that are hidden while training.
     token_dropout : float
         Fraction of whole tokens that are hidden while training; the target never is.
-    neighbour_dropout : float
-        Where paths are `gated`: fraction of training nodes that are predicted without the second path in each step. So
-        the first path learns to predict alone, and the second to add to it.
+    neighbour_dropout, own_dropout : float
+        Where paths are `gated`: fractions of the nodes of a step that are predicted without the second path, and
+        without the first. A path that is often alone learns to predict alone.
     """
 
     hidden_channels: int = setting(128, "width of the model")
@@ -79,7 +79,8 @@ class ModelConfig:
     feature_dropout: float = setting(0.0, "fraction of the entries of input features hidden in training")
     embedding_dropout: float = setting(0.0, "fraction of the entries of projected tokens hidden in training")
     token_dropout: float = setting(0.0, "fraction of whole tokens hidden in training, never the target")
-    neighbour_dropout: float = setting(0.0, "gated: fraction of nodes whose neighbours are hidden in training")
+    neighbour_dropout: float = setting(0.0, "gated: fraction of nodes that are trained without the second path")
+    own_dropout: float = setting(0.0, "gated: fraction of nodes that are trained without the first path")
 
     def check(self, num_hops: int) -> ModelConfig:
         """Refuse values out of range, or more hops than the token lists have."""
@@ -98,6 +99,10 @@ class ModelConfig:
             check_fraction(self, "model", name)
         check_choice(self, "model", "readout", READOUTS)
         check_choice(self, "model", "combine", COMBINATIONS)
+        if self.neighbour_dropout + self.own_dropout > 1:
+            raise ConfigError(
+                "model.neighbour_dropout and model.own_dropout are together more than 1: lower one of them"
+            )
         if self.hidden_channels % self.heads:
             raise ConfigError(
                 f"model.hidden_channels is {self.hidden_channels}; it must be a multiple of model.heads ({self.heads})"

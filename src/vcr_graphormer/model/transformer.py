@@ -208,15 +208,17 @@ class VCRGraphormer(Path):
             return Seen(logits, vectors, weights)
         own = slice(self.layout.first_neighbour)
         own_vectors, _ = self.own.encode(tokens[:, own], None if mask is None else mask[:, own])
-        gate = self.opening(len(tokens))
-        return Seen(self.own.head(own_vectors) + gate * logits, torch.cat([own_vectors, gate * vectors], 1), weights)
+        gate = self.gate.tanh()
+        first, second = self._hide_paths(self.own.head(own_vectors), gate * logits)
+        return Seen(first + second, torch.cat([own_vectors, gate * vectors], 1), weights)
 
-    def opening(self, size: int) -> Tensor:
-        """Return how far the gate is open for `size` nodes; while training it is closed for some of them."""
-        gate, hidden = self.gate.tanh(), self.config.neighbour_dropout
-        if not (self.training and hidden):
-            return gate
-        return gate * (torch.rand(size, 1, device=gate.device) >= hidden)
+    def _hide_paths(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+        """While training, set the first path's logits to zero for some nodes, and the second path's for others."""
+        without_second, without_first = self.config.neighbour_dropout, self.config.own_dropout
+        if self.training and without_second + without_first:
+            draw = torch.rand(len(first), 1, device=first.device)
+            first, second = first * (draw < 1 - without_first), second * (draw >= without_second)
+        return first, second
 
     def project_rows(self, rows: tuple[Matrix, ...], super_rows: Tensor | None = None) -> Tensor:
         """Return the projection of every row, X W₀ + (PX) W₁ + … + b, and then of every super node."""
