@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,10 +23,11 @@ from scipy.optimize import brentq
 from torch import Tensor, nn
 
 import vcr_graphormer as vcr
-from benchmarks.common import GRAPHS, load_graph, new_parser, random_splits, variant_config
+from benchmarks.common import GRAPHS, load_graph, markdown_table, new_parser, random_splits, variant_config
 from benchmarks.workbench import Workbench
 from vcr_graphormer.data.tasks import measure
 from vcr_graphormer.model.batches import Batch
+from vcr_graphormer.model.transformer import Path as Reader
 from vcr_graphormer.model.transformer import Seen, VCRGraphormer
 from vcr_graphormer.ranking.connections import Connections
 from vcr_graphormer.ranking.pagerank import Ranker
@@ -75,11 +76,14 @@ class Form(VCRGraphormer):
     """A gated model with another gate: `combine` joins the logits of both paths."""
 
     start: tuple[int, float] = (1, 0.55)  # number of gates, and their first value
+    own_layers = 0  # encoder layers of the first path
 
     def __init__(self, *arguments: Any, **sizes: Any) -> None:
         super().__init__(*arguments, **sizes)
         count, value = self.start
         self.gate = nn.Parameter(torch.full((count,), value))
+        if self.own_layers:
+            self.own = Reader().add_path(self.config, self.own_layers, self.num_outputs)
 
     def read(self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None) -> Seen:
         """Return what both paths see."""
@@ -95,7 +99,13 @@ class Form(VCRGraphormer):
         return first + self.gate.tanh() * second
 
 
-class FromZero(Form):
+class OwnLayer(Form):
+    """A first path with an encoder layer."""
+
+    own_layers = 1
+
+
+class FromZero(OwnLayer):
     """A gate that starts closed."""
 
     start = (1, 0.0)
@@ -267,6 +277,7 @@ class Variant:
     model: dict[str, Any] = field(default_factory=dict)
     form: type[VCRGraphormer] = VCRGraphormer
     kinds: Callable[..., tuple[Kind, ...]] | None = None
+    long: bool = False  # 60 epochs instead of 40
 
 
 NONE: dict[str, Any] = {"structure_tokens": 0, "content_tokens": 0}
@@ -276,6 +287,7 @@ GATES = {
     "joint": Variant(model={"combine": "joint"}),
     "gate from 0": Variant(form=FromZero),
     "gate from 0, 20 x rate": Variant(form=Fast),
+    "gate from 0.5": Variant(form=OwnLayer),
     "gate from 0.5, no own layer": Variant(),
     "gate per class": Variant(form=PerClass),
     "gate per kind": Variant(form=PerKind),
@@ -305,7 +317,7 @@ KINDS = {
     "32 of a kind": Variant({"structure_tokens": 32, "content_tokens": 32}, {**QUARTER, "token_dropout": 0.5}),
     "64 of a kind": Variant({"structure_tokens": 64, "content_tokens": 64}, {**QUARTER, "token_dropout": 0.5}),
 }
-STUDIES = {"gates": GATES, "kinds": KINDS}
+STUDIES = {"gates": {name: replace(variant, long=True) for name, variant in GATES.items()}, "kinds": KINDS}
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -321,14 +333,15 @@ def make_parser() -> argparse.ArgumentParser:
 def recipe(graph: vcr.Graph, variant: Variant, seed: int) -> vcr.Config:
     """Return the settings of one training.
 
-    Few training nodes get smaller batches and more epochs. Wide features get fewer epochs, for they are slow.
+    Few training nodes get smaller batches and more epochs. In the study of kinds, wide features get fewer epochs and
+    larger batches, for they are slow.
     """
-    train, wide = int(0.6 * graph.num_nodes), graph.num_features > 5000
+    train, wide = int(0.6 * graph.num_nodes), graph.num_features > 5000 and not variant.long
     training = replace(
         RECIPE.training,
         seed=seed,
         batch_size=1000 if wide else min(1000, max(32, train // 25)),
-        epochs=25 if wide else 40 if train > 1000 else 100,
+        epochs=100 if train <= 1000 else 25 if wide else 60 if variant.long else 40,
         patience=100,
         metric="roc_auc" if graph.name in BY_AUC else "accuracy",
     )
@@ -349,6 +362,29 @@ def crossed_score(bench: Workbench, split: vcr.Split, config: vcr.Config, kinds:
     bench.train(split, config, test=False, on_epoch=judge, kinds=kinds)
     table = np.array(scores)
     return float(np.mean([table[table[:, 0].argmax(), 1], table[table[:, 1].argmax(), 0]]))
+
+
+def table(rows: list[dict[str, Any]], base: str, variants: Sequence[str] = ()) -> str:
+    """Return a Markdown table: the mean difference to a base variant in points, with its standard error, by graph.
+
+    Differences are taken split by split, over the splits that both have. The first line has the scores of the base.
+    """
+    scores: dict[tuple[str, str], dict[int, float]] = {}
+    for row in rows:
+        scores.setdefault((row["graph"], row["variant"]), {})[row["seed"]] = 100 * row["val"]
+    graphs = [name for name in TWELVE if (name, base) in scores]
+    lines = [[base, *(f"{np.mean(list(scores[name, base].values())):.2f}" for name in graphs)]]
+    for variant in variants or dict.fromkeys(row["variant"] for row in rows):
+        if variant == base:
+            continue
+        cells = []
+        for name in graphs:
+            ours, theirs = scores.get((name, variant), {}), scores[name, base]
+            gains = np.array([ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())])
+            error = gains.std(ddof=1) / np.sqrt(len(gains)) if len(gains) > 1 else np.nan
+            cells.append(f"{gains.mean():+.2f} ± {error:.2f}" if len(gains) else "")
+        lines.append([variant, *cells])
+    return markdown_table(["validation score, %", *graphs], lines)
 
 
 def main() -> None:
@@ -375,4 +411,6 @@ def main() -> None:
                 row = {"graph": name, "variant": label, "seed": seed, "val": round(score, 6)}
                 with file.open("a") as log:
                     log.write(json.dumps(row) + "\n")
+                rows.append(row)
                 print(row, flush=True)
+    print(table(rows, "hops only"))

@@ -163,9 +163,9 @@ STUDIES = {
         ),
     ),
     "extensions": Study(
-        "Our preset without one of its extensions",
+        "Our reduced settings without one of their extensions",
         "taken out",
-        "default",
+        "reduced",
         (*HETEROPHILOUS, *HOMOPHILOUS),
         (Row("", "nothing", {}), *(Row("", name, without(name)) for name in EXTENSIONS)),
     ),

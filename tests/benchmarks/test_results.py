@@ -94,7 +94,7 @@ def test_accuracy_tables(protocol: str) -> None:
 
 def test_balanced_table(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = json.loads((ROOT / "results" / "balanced.json").read_text())["rows"]
-    assert [len(row["MLP"]) for row in rows] == [len(row["default"]) for row in rows] == [10, 10, 10]
+    assert [len(row["MLP"]) for row in rows] == [len(row["reduced"]) for row in rows] == [10, 10, 10]
     table = benchmark("studies.balanced", monkeypatch).table(rows)
     assert between((ROOT / "docs" / "accuracy.md").read_text(), "balanced") == table
 

@@ -1,5 +1,6 @@
 """Every preset is complete, valid, and what it says it is."""
 
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -25,18 +26,43 @@ AUTHORS = {
     "arXiv-year": (8, 500, 16, 6, 128, 8, 1),
 }
 
+MEASURED = ("PubMed", "Computer", "Photo", "CS", "Physics", "Squirrel", "Actor", "Texas")
+
 
 def test_all_thirteen_datasets_have_presets() -> None:
-    assert set(AUTHORS) == set(DATASETS) - {"Cora", "CiteSeer"}
+    assert set(AUTHORS) == set(DATASETS) - {"Cora", "CiteSeer", "Minesweeper", "Tolokers"}
 
 
 @pytest.mark.parametrize("name", AUTHORS)
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if name != "reduced"])
 def test_presets_are_valid(name: str, variant: str) -> None:
     config = load_config(options={"data": {"dataset": name}}, variant=variant)
     config.model.check(config.tokens.hops)
     config.training.check()
     assert config.data.dataset == name
+
+
+@pytest.mark.parametrize("name", AUTHORS)
+def test_our_presets_are_the_full_method(name: str) -> None:
+    config = load_config(options={"data": {"dataset": name}})
+    tokens, model = config.tokens, config.model
+    assert min(tokens.hops, tokens.clusters, tokens.structure_tokens, tokens.content_tokens, model.layers) >= 1
+    assert (tokens.distinct, model.combine) == (True, "gated")
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_reduced_settings_are_valid_and_say_what_they_leave_out(name: str) -> None:
+    config = load_config(options={"data": {"dataset": name}}, variant="reduced")
+    config.model.check(config.tokens.hops)
+    assert (config.tokens.distinct, config.model.combine) == (False, "joint")
+    first = (resources.files("vcr_graphormer.runs") / "presets" / f"{name}.reduced.toml").read_text().splitlines()[0]
+    assert ("without neighbours" in first) == (config.tokens.structure_tokens + config.tokens.content_tokens == 0)
+    assert ("without a transformer" in first) == (config.model.layers == 0)
+
+
+def test_reduced_settings_of_other_datasets_are_refused() -> None:
+    with pytest.raises(ConfigError, match="there are no settings of variant reduced for Reddit"):
+        load_preset("Reddit", "reduced")
 
 
 @pytest.mark.parametrize("name", ["Cora", "CiteSeer"])
@@ -73,6 +99,11 @@ def test_variants_leave_out_what_they_say() -> None:
     assert (hops["hops"], hops["structure_tokens"], hops["content_tokens"]) == (3, 0, 0)
     plain = load_preset("Photo", "pagerank")["tokens"]
     assert (plain["clusters"], plain["structure_tokens"], plain["content_tokens"]) == (0, 10, 0)
+    alone, whole = load_preset("Photo", "no-neighbours"), load_preset("Photo")
+    assert alone["tokens"]["hops"] == whole["tokens"]["hops"]
+    kinds = ("structure_tokens", "content_tokens", "link_tokens", "nearest_tokens")
+    assert [alone["tokens"][kind] for kind in kinds] == [0, 0, 0, 0]
+    assert alone["model"] == whole["model"] | {"rank_embedding": False}
     assert load_preset("digits") == load_preset("some/where") == {}
     with pytest.raises(ConfigError, match="unknown variant 'papre'; did you mean 'paper'"):
         load_preset("Photo", "papre")

@@ -1,4 +1,4 @@
-"""Read presets, the settings of known datasets: `presets/NAME.toml` (our best) and `presets/NAME.paper.toml`."""
+"""Read presets, the settings of known datasets: `presets/NAME.toml`, `NAME.reduced.toml` and `NAME.paper.toml`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from typing import Any
 from ..data.catalogue import find_dataset
 from ..errors import ConfigError, unknown_name
 
-VARIANTS = ("default", "paper", "hops", "pagerank")
-# What these variants change in the paper's settings.
+VARIANTS = ("default", "reduced", "no-neighbours", "paper", "hops", "pagerank")
+# The settings that the other variants start from.
+_FILES = {"default": "", "no-neighbours": "", "reduced": ".reduced"}
+# What variants change in the settings of their file.
 _CHANGES: dict[str, dict[str, int]] = {
+    "no-neighbours": {"structure_tokens": 0, "content_tokens": 0, "link_tokens": 0, "nearest_tokens": 0},
     "hops": {"structure_tokens": 0, "content_tokens": 0},
     "pagerank": {"clusters": 0, "content_tokens": 0},
 }
@@ -20,8 +23,10 @@ _CHANGES: dict[str, dict[str, int]] = {
 def load_preset(dataset: str, variant: str = "default") -> dict[str, dict[str, Any]]:
     """Return the TOML tables of a dataset's preset; empty where there is none, as for your own data.
 
-    `default` is our best; `paper` is the paper's method with the authors' settings. Two variants of `paper` leave
-    something out: `hops` all neighbours (as NAGphormer does), `pagerank` all super nodes.
+    `default` is the full method with our best settings; `no-neighbours` is the same without neighbours. `reduced` are the
+    best settings that leave parts of the method out; the first line of each file names them. `paper` is the paper's
+    method with the authors' settings. Two variants of it leave something out: `hops` all neighbours (as NAGphormer
+    does), `pagerank` all super nodes.
 
     >>> load_preset("Photo", "paper")["tokens"]["hops"], load_preset("my/own/data")
     (3, {})
@@ -29,11 +34,11 @@ def load_preset(dataset: str, variant: str = "default") -> dict[str, dict[str, A
     if variant not in VARIANTS:
         raise unknown_name("variant", variant, VARIANTS)
     published = find_dataset(dataset)
-    if variant != "default" and (published is None or published.paper is None):
+    if variant not in _FILES and (published is None or published.paper is None):
         raise ConfigError(f"variant {variant} is for the paper's datasets: {dataset} is not among them")
     if published is None:
         return {}
-    name = f"{published.name}.toml" if variant == "default" else f"{published.name}.paper.toml"
+    name = f"{published.name}{_FILES.get(variant, '.paper')}.toml"
     file = resources.files(__package__) / "presets" / name
     if not file.is_file():
         if variant == "default":
@@ -45,4 +50,6 @@ def load_preset(dataset: str, variant: str = "default") -> dict[str, dict[str, A
         tables["tokens"] = {**tokens, **_CHANGES[variant]}
         if variant == "pagerank":  # keeps the length of the list: as many neighbours as both kinds have together
             tables["tokens"]["structure_tokens"] = tokens["structure_tokens"] + tokens["content_tokens"]
+        elif variant == "no-neighbours":
+            tables["model"] = {**tables["model"], "rank_embedding": False}  # there is nothing to rank
     return tables
