@@ -109,7 +109,12 @@ def neighbours(run: Run, attributions: Attributions, progress: Progress | None =
     nodes = sample(labelled, _COMPARED, np.random.default_rng(0))
     whole, without = run.outputs_without(nodes, progress)
     metric = choose_metric(run.config.training.metric, run.target.task)
-    row |= {"metric": metric, "nodes": len(nodes), "labelled": len(labelled), "whole": run.score(whole, nodes)[metric]}
+    row |= {
+        "metric": metric,
+        "nodes": len(nodes),
+        "test_nodes": len(labelled),
+        "whole": run.score(whole, nodes)[metric],
+    }
     row["without"] = {name: run.score(outputs, nodes)[metric] for name, outputs in without.items()}
     return row | _changes(run, whole, without=without[NEIGHBOURS], labels=labels[nodes])
 

@@ -255,7 +255,7 @@ function neighboursSection(data) {
   if (!isNumber(row.median_effect)) {
     return [make("p", {}, "The token lists of this run have no neighbours: the model reads each node and its hops.")];
   }
-  const { metric, nodes, labelled, whole, without, changed } = row;
+  const { metric, nodes, test_nodes: total, whole, without } = row;
   const parts = [];
   if (isNumber(row.gate)) {
     parts.push(`The gate is open by ${Math.abs(row.gate).toFixed(2)} of 1: so much of what the whole list says is added to ` +
@@ -275,12 +275,12 @@ function neighboursSection(data) {
   const most = Math.max(1e-12, ...names.map((name) => Math.abs(without[name] - whole)));
   const line = (name) => [groupName(name), text(without[name]),
     [effectBar(without[name] - whole, most), make("span", { class: "number short" }, changeText(metric, without[name] - whole))]];
-  const of = nodes < labelled ? `a sample of ${counted(nodes)} of ${counted(labelled)}` : `all ${counted(nodes)}`;
+  const of = nodes < total ? `a sample of ${counted(nodes)} of ${counted(total)}` : `all ${counted(nodes)}`;
   return [...content, scrolling("What hiding each kind of token changes", table(
     ["hidden", words(metric), isError(metric) ? "change" : "points"],
     [["nothing", text(whole), ""], ...names.map(line)])),
-  make("p", { class: "note" }, `Measured on ${of} test nodes${isNumber(changed) ? " with a label" : ""}; the median on the ` +
-    "nodes of the averages above. A node that several kinds propose is hidden with the kind of its place in the list.")];
+  make("p", { class: "note" }, `Measured on ${of} test nodes; the median on the nodes of the averages above. ` +
+    "A node that several kinds propose is hidden with the kind of its place in the list.")];
 }
 
 // How many predictions change without neighbours, and what becomes of them; for values how much they change.
