@@ -14,6 +14,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.collections import LineCollection
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
+from PIL import Image
 from sklearn.manifold import TSNE
 
 import vcr_graphormer as vcr
@@ -50,12 +51,14 @@ def photograph_report(report: Path, node: int, file: Path) -> None:
 
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(viewport={"width": 1180, "height": 860}, device_scale_factor=1.5)
+        page = browser.new_page(viewport={"width": 1180, "height": 1085}, device_scale_factor=1.5)
         page.goto(f"{report.resolve().as_uri()}#node={node}")
         page.locator(".graph .token").first.wait_for()
         page.evaluate("document.getElementById('explorer-title').scrollIntoView()")
         page.screenshot(path=file)
         browser.close()
+    colours = Image.open(file).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE)
+    colours.save(file, optimize=True)  # less than half of the bytes
 
 
 def main() -> None:

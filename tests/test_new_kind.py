@@ -199,6 +199,7 @@ def refuse(graph: vcr.Graph, train: Any, config: vcr.TokenConfig) -> None:
     [
         (replace(CIRCLE, name="structure"), "two kinds of neighbours named 'structure'"),
         (replace(CIRCLE, name="hop"), "'hop' cannot be the name of a kind"),
+        (replace(CIRCLE, name="neighbours"), "'neighbours' cannot be the name of a kind"),
         (replace(CIRCLE, name="a/b"), "'a/b' cannot be the name of a kind"),
         (replace(CIRCLE, check=refuse), "this kind wants another graph"),
     ],

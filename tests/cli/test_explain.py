@@ -1,6 +1,7 @@
 """`explain` and `report` from the command line."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,12 @@ def test_a_node(folder: Path, tmp_path: Path) -> None:
     assert "with probability" in text
     for word in ("self", "hop 1", "hop 2", "structure", "content", "effect", "brightened: n", "faded: n"):
         assert word in text
+    assert re.search(r"Without its neighbours the model would (still )?say (a\[b\]|b|c)", text)
+    for kind in ("hops", "structure neighbours", "content neighbours", "neighbours"):
+        assert re.search(rf"effect of all {kind} together: [+-]0\.\d{{4}}\n", text)
     found = json.loads(command("explain", str(folder), "--node", "5", "--class", "a[b]", "--json"))
+    assert list(found["kind_effects"]) == ["hop", "structure", "content", "neighbours"]
+    assert sum(found["without_neighbours"].values()) == pytest.approx(1)
     assert (found["node"], found["explained"]) == (5, "a[b]")
     assert set(found["rewiring"]) == {"structure", "content"}
     assert len(found["rewiring"]["structure"]["brightened"]) == 5
@@ -46,8 +52,15 @@ def test_a_whole_run(folder: Path) -> None:
     assert "120 nodes" in text
     assert "by class" in text
     assert "by degree" in text
+    said = " ".join(text.split())
+    assert re.search(
+        r"With all neighbours hidden, accuracy goes from 0\.\d{4} to 0\.\d{4}; \d+ of 24 predictions", said
+    )
+    assert "gate" not in said
     text = command("explain", str(folder), "--json")  # progress goes to the error stream, which is caught as well
-    assert json.loads(text[text.index("{") :])["nodes"] == 120
+    summary = json.loads(text[text.index("{") :])
+    assert summary["nodes"] == 120
+    assert summary["neighbours"]["gate"] is None
 
 
 def test_report(folder: Path, tmp_path: Path) -> None:

@@ -10,18 +10,29 @@ import pytest
 import torch
 
 import vcr_graphormer as vcr
-from tests.model.test_transformer import CONTENT, FEATURES, HOPS, NODES, SMALL, STRUCTURE, make_inputs, make_model
+from tests.model.test_transformer import (
+    CONTENT,
+    FEATURES,
+    HOPS,
+    NODES,
+    SMALL,
+    STRUCTURE,
+    make_inputs,
+    make_model,
+    make_shared,
+)
 from tests.support import naive
 from tests.support.runs import CONFIG, named_graph
-from vcr_graphormer import ConfigError, Graph, Run, VCRError
+from vcr_graphormer import ConfigError, Explanation, Graph, Run, VCRError
 from vcr_graphormer.cli.console import print_explanation
 from vcr_graphormer.data.tasks import TASKS, Target
-from vcr_graphormer.explain.attributions import attribute, faithfulness
+from vcr_graphormer.explain.attributions import attribute, faithfulness, outputs_without
 from vcr_graphormer.explain.explanation import find_output
 from vcr_graphormer.model.config import READOUTS
 from vcr_graphormer.model.transformer import VCRGraphormer
 from vcr_graphormer.tokens.layout import Layout
 
+HIDDEN = {"hop": slice(1, 3), "structure": slice(3, 6), "content": slice(6, 8), "neighbours": slice(3, 8)}
 CLASSES, LABELS = Target(TASKS["classification"]), Target(TASKS["multilabel"])
 
 
@@ -53,6 +64,67 @@ def test_effects_equal_lists_without_the_token(readout: str) -> None:
             assert effect == pytest.approx(whole[column] - without[column], abs=1e-5)
 
 
+@pytest.mark.parametrize("combine", ["joint", "gated"])
+@pytest.mark.parametrize(("distinct", "streamed"), [(False, False), (True, True)])
+def test_effects_of_kinds_equal_hand_made_masks(combine: str, distinct: bool, streamed: bool) -> None:
+    shared = (make_shared(),) if distinct else ()
+    inputs = make_inputs(shared=shared, streamed=streamed)
+    model = make_model(replace(SMALL, combine=combine, kind_embedding=True))
+    found = attribute(model, inputs, np.arange(NODES), CLASSES, lists_at_once=40)
+    assert list(found.without) == list(found.kind_effects) == list(HIDDEN)
+    for node in range(NODES):
+        tokens, mask = model.tokens(inputs.batch(torch.tensor([node])))
+        for name, places in HIDDEN.items():
+            kept = torch.ones(1, 1 + HOPS + STRUCTURE + CONTENT, dtype=torch.bool) if mask is None else mask.clone()
+            kept[:, places] = False
+            expected = model.read(tokens, kept).logits.softmax(-1)[0].detach().numpy()
+            np.testing.assert_allclose(found.without[name][node], expected, atol=1e-6)
+            column = found.column[node]
+            effect = found.outputs[node, column] - found.without[name][node, column]
+            assert found.kind_effects[name][node] == effect
+    for name in ("structure", "content", "neighbours"):
+        assert found.kind_effects[name][0] == 0  # node 0 has no neighbours
+        assert np.abs(found.kind_effects[name][2:]).min() > 0
+    assert found.kind_effects["content"][1] == 0  # and node 1 one, by structure
+    assert found.kind_effects["structure"][1] == found.kind_effects["neighbours"][1]
+    whole, without = outputs_without(model, inputs, np.arange(NODES), target=CLASSES, lists_at_once=7)
+    np.testing.assert_allclose(whole, found.outputs, atol=1e-6)
+    for name, outputs in without.items():
+        np.testing.assert_allclose(outputs, found.without[name], atol=1e-6)
+
+
+def test_without_neighbours_is_as_if_they_were_never_there() -> None:
+    inputs, model = make_inputs(), make_model(replace(SMALL, kind_embedding=True))
+    found = attribute(model, inputs, np.arange(NODES), CLASSES, 100)
+    ids, scores = torch.full_like(inputs.ids[0], -1), torch.zeros_like(inputs.scores[0])
+    for node in range(NODES):
+        alone = softmax(naive.transformer(model, replace(inputs, ids=(ids,), scores=(scores,)), node))
+        np.testing.assert_allclose(found.without["neighbours"][node], alone, atol=1e-5)
+
+
+def test_behind_a_closed_gate_neighbours_have_no_effect() -> None:
+    model, inputs = make_model(replace(SMALL, combine="gated")), make_inputs(shared=(make_shared(),))
+    with torch.no_grad():
+        model.gate.zero_()
+    found = attribute(model, inputs, np.arange(NODES), CLASSES, 1)
+    assert np.abs(found.effect[:, 1 + HOPS :]).max() < 1e-6
+    for name in ("structure", "content", "neighbours"):
+        np.testing.assert_allclose(found.without[name], found.outputs, atol=1e-6)
+    assert np.abs(found.kind_effects["hop"]).min() > 1e-4
+
+
+def test_a_gated_model_on_distinct_lists_is_explained_faithfully() -> None:
+    model, inputs = (
+        make_model(replace(SMALL, combine="gated", kind_embedding=True)),
+        make_inputs(shared=(make_shared(),)),
+    )
+    found = attribute(model, inputs, np.arange(2, NODES), CLASSES, 100)
+    curves = faithfulness(model, inputs, found, CLASSES, 100, most=3)
+    assert curves["random"][0] == pytest.approx(found.explained.mean(), abs=1e-6)
+    best = found.effect[:, 1:].max(1)
+    assert curves["effect"][1] == pytest.approx((found.explained - best).mean(), abs=1e-6)
+
+
 def test_attention_and_places() -> None:
     found = attribute(make_model(), make_inputs(), np.arange(NODES), CLASSES, lists_at_once=1)
     np.testing.assert_allclose(found.attention.sum(1), 1, atol=1e-5)
@@ -77,6 +149,7 @@ def test_a_list_of_one_token(readout: str) -> None:
     model = VCRGraphormer(replace(SMALL, readout=readout), Layout(0, {}), num_features=FEATURES, num_outputs=4).eval()
     found = attribute(model, alone, np.arange(3), CLASSES, 10)
     assert found.effect.shape == (3, 1)
+    assert found.without == found.kind_effects == {}
     assert np.isfinite(found.effect).all()
     with pytest.raises(ConfigError, match="there are no nodes to explain"):
         attribute(model, alone, np.arange(0), CLASSES, 10)
@@ -89,10 +162,15 @@ def test_another_output_and_other_tasks() -> None:
     many = attribute(model, inputs, nodes, LABELS, 100)
     logits = model(inputs.batch(torch.arange(NODES))).detach()
     np.testing.assert_allclose(many.outputs, logits.sigmoid(), atol=1e-5)
+    alone = make_inputs()
+    alone.ids[0].fill_(-1)
+    lonely = model(alone.batch(torch.arange(NODES))).detach()
+    np.testing.assert_allclose(many.without["neighbours"], lonely.sigmoid(), atol=1e-5)
     scale = (np.arange(4.0), np.full(4, 2.0))
     values = attribute(model, inputs, nodes, Target(TASKS["regression"], scale), 100)
     np.testing.assert_allclose(values.outputs, logits.numpy() * 2 + np.arange(4), atol=1e-4)
     assert (values.column == 0).all()
+    np.testing.assert_allclose(values.without["neighbours"], lonely.numpy() * 2 + np.arange(4), atol=1e-4)
 
 
 def test_hiding_equals_hiding_one_after_the_other() -> None:
@@ -138,6 +216,10 @@ def test_an_explained_node(run: Run) -> None:
         assert (token.label is not None) == known
     assert json.loads(json.dumps(found.to_dict()))["tokens"][0]["kind"] == "self"
     assert run.explain(7, "a").explained == "a"
+    assert list(found.kind_effects) == ["hop", "structure", "content", "neighbours"]
+    assert list(found.without_neighbours) == ["a", "b", "c"]
+    after = found.outputs[found.explained] - found.kind_effects["neighbours"]
+    assert found.without_neighbours[found.explained] == pytest.approx(after, abs=1e-6)
 
 
 def test_a_token_names_all_kinds_that_propose_it(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,6 +233,62 @@ def test_a_token_names_all_kinds_that_propose_it(run: Run, capsys: pytest.Captur
     assert all(token.kinds == {"content": token.score} for token in tokens if token.kind == "content")
     print_explanation(run.explain(node))
     assert capsys.readouterr().out.count("structure + content") == (shared[node] > 0).sum()
+
+
+def test_a_gated_run_knows_its_gate(run: Run, graph: Graph, tmp_path: Path) -> None:
+    assert run.gate is None
+    assert run.embed([1, 2]).shape == (2, 16)
+    config = replace(CONFIG, model=replace(CONFIG.model, combine="gated"))
+    gated = vcr.train(graph, vcr.Split.random(graph.labels, seed=0), config, tmp_path / "run", device="cpu")
+    assert gated.gate == pytest.approx(float(np.tanh(gated.model.gate.item())))
+    assert 0 < gated.gate < 1  # type: ignore[operator]
+    assert gated.embed([1, 2]).shape == (2, 32)
+    assert gated.explain("n7").kind_effects["neighbours"] != 0
+
+
+def test_lists_without_neighbours(graph: Graph, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = replace(CONFIG, tokens=replace(CONFIG.tokens, structure_tokens=0, content_tokens=0))
+    run = vcr.train(graph, vcr.Split.random(graph.labels, seed=0), config, tmp_path / "run", device="cpu")
+    found = run.explain("n7")
+    assert list(found.kind_effects) == ["hop"]
+    assert found.without_neighbours == {}
+    print_explanation(found)
+    assert "Its list has no neighbours." in capsys.readouterr().out
+
+
+SAID = Explanation(0, None, "classification", {"AI": 0.93, "Theory": 0.07}, "AI", None, (), {"hop": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"without_neighbours": {"AI": 0.39, "Theory": 0.61}},
+            "Without its neighbours the model would say Theory (0.610) instead of AI (0.930).",
+        ),
+        (
+            {"without_neighbours": {"AI": 0.88, "Theory": 0.12}},
+            "Without its neighbours the model would still say AI, with 0.880 instead of 0.930.",
+        ),
+        (
+            {"without_neighbours": {"AI": 0.88, "Theory": 0.12}, "explained": "Theory"},
+            "Without its neighbours the probability of Theory would be 0.120 instead of 0.070.",
+        ),
+        (
+            {"without_neighbours": {"AI": 0.88, "Theory": 0.12}, "task": "multilabel"},
+            "Without its neighbours the probability of AI would be 0.880 instead of 0.930.",
+        ),
+        (
+            {"without_neighbours": {"AI": 2.5, "Theory": 0}, "task": "regression"},
+            "Without its neighbours the model would say 2.5 instead of 0.93.",
+        ),
+    ],
+)
+def test_what_the_console_says(changes: Any, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    print_explanation(replace(SAID, **changes))
+    text = capsys.readouterr().out
+    assert f"\n{sentence}\n" in text
+    assert "  effect of all hops together: +0.5000\n" in text
 
 
 def test_the_own_training_label_is_not_shown_as_an_input(run: Run) -> None:
@@ -169,6 +307,11 @@ def test_super_nodes_as_tokens(graph: Graph, tmp_path: Path) -> None:
         expected = sorted((stored[stored >= 150] - 150).tolist())
         assert sorted(token.super_node for token in supers if token.kind == kind) == expected  # type: ignore[type-var]
     assert any(token.kind == "content" for token in supers)
+    found = run.attributions(np.arange(10))
+    for name in ("structure", "content"):  # super nodes are hidden with their kind
+        ids = found.ids[:, found.layout.groups[name]]
+        assert (ids >= 150).any()
+        np.testing.assert_array_equal(found.kind_effects[name] != 0, (ids >= 0).any(1))
 
 
 def test_the_rewiring_of_a_training_node_is_that_of_its_tokens(run: Run) -> None:

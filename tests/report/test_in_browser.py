@@ -83,6 +83,11 @@ def make_explorer(count: int, classes: int, layout: dict[str, int], total: int) 
         "readout": packed(attention, "f4"),
         "effect": packed(effect, "f4"),
         "distance": packed(distance, "i1"),
+        "groups": ["hop", "structure", "content", "neighbours"],
+        "group_effect": packed(np.tile([0.2, -0.01, 0.05, 0.25], (count, 1)), "f4"),
+        "explained": packed(np.linspace(0.4, 0.99, count), "f4"),
+        "alone": packed(np.where(np.arange(count) % 2, predicted, (predicted + 1) % classes), "i2"),
+        "alone_confidence": packed(np.full(count, 0.61), "f4"),
         "token_label": packed(
             np.where(random.random((count, size)) < 0.5, random.integers(0, classes, size), -1), "i2"
         ),
@@ -156,6 +161,19 @@ def make_data(
         "effects": {
             "class": [{"name": name, **kinds} for name in names],
             "degree": [{"name": "1 to 2", **kinds}],
+        },
+        "neighbours": {
+            "gate": 0.474,
+            "median_effect": 0.00123,
+            "metric": "accuracy",
+            "nodes": 3944,
+            "test_nodes": 3944,
+            "whole": 0.903,
+            "without": {"hop": 0.853, "structure": 0.9034, "content": 0.907, "neighbours": 0.889},
+            "changed": 212,
+            "fraction_changed": 0.0538,
+            "became_right": 78,
+            "became_wrong": 133,
         },
         "faithfulness": {
             "effect": [0.84, 0.5, 0.31, 0.2],
@@ -298,6 +316,75 @@ def test_numbers_of_the_run_are_in_the_page(visit: "Visit") -> None:
     assert texts(page, "#criteria tbody tr:first-child td")[3:] == ["–", "357,243", "0.41 s", "87.0 MiB"]
     assert table_below(page, "Time")[1] == ["training", "313", "2.0 GiB", "2,123,456,789"]
     assert "12 of 40 nodes are in this page" in page.locator("#explorer").inner_text()
+
+
+def test_what_the_neighbours_add_is_said_in_words(visit: "Visit") -> None:
+    data = make_data()
+
+    def text(**changes: Any) -> str:
+        return visit({**data, "neighbours": data["neighbours"] | changes}).locator("#neighbours").inner_text()
+
+    page = visit(data)
+    words = page.locator("#neighbours").inner_text()
+    assert "The gate is open by 0.47 of 1" in words
+    assert (
+        "With all neighbours hidden, accuracy falls from 90.3% to 88.9%; 212 of 3,944 predictions change: "
+        "133 become wrong, 78 become right, 1 stays wrong." in words
+    )
+    assert "Half of all single neighbours change the predicted probability by less than 0.00123." in words
+    assert "Measured on all 3,944 test nodes" in words
+    rows = [
+        [cell.strip() for cell in row.locator("th, td").all_text_contents()]
+        for row in page.locator("#neighbours tbody tr").all()
+    ]
+    assert rows == [
+        ["nothing", "90.3%", ""],
+        ["all hops", "85.3%", "−5.0"],
+        ["all structure", "90.3%", "0.0"],
+        ["all content", "90.7%", "+0.4"],
+        ["all neighbours", "88.9%", "−1.4"],
+    ]
+    bars = page.locator("#neighbours .effect span").evaluate_all("all => all.map((bar) => bar.style.width)")
+    assert bars == ["50%", "0.4%", "4%", "14%"]
+    joint = text(gate=None, changed=0, test_nodes=20000, without={"hop": 0.9, "structure": 0.91, "neighbours": 0.91})
+    assert "gate" not in joint
+    assert "accuracy rises from 90.3% to 91.0%; no prediction changes." in joint
+    assert "a sample of 3,944 of 20,000 test nodes" in joint
+    assert "all structure" in joint
+    assert "all neighbours\t" not in joint  # the same as all of the only kind
+    assert "1 of 3,944 predictions changes: 1 becomes wrong, 0 become right." in text(
+        changed=1, became_wrong=1, became_right=0
+    )
+    values = text(metric="rmse", whole=2.0, without={"hop": 3.0, "neighbours": 2.5}, changed=None, mean_change=0.3)
+    assert "rmse rises from 2.00 to 2.50; predictions change by 0.300 on average." in values
+    page = visit({**data, "neighbours": {"gate": 0.5, "median_effect": None}})
+    assert "The token lists of this run have no neighbours" in page.locator("#neighbours").inner_text()
+
+
+def test_the_explorer_says_what_a_node_is_without_its_neighbours(visit: "Visit") -> None:
+    data = make_data()
+    page = visit(data, fragment="#node=0")
+    shown_node(page, 0)
+    said = page.locator(".alone")
+    assert said.inner_text() == (
+        "Without its neighbours the model would say class 1 (61.0%) instead of class 0 (40.0%)."
+    )
+    assert texts(page, ".groups tbody tr") == [
+        "all hops+0.2000",
+        "all structure−0.0100",
+        "all content+0.0500",
+        "all neighbours+0.2500",
+    ]
+    page.get_by_label("Node id or name").fill("22")
+    page.get_by_label("Node id or name").press("Enter")
+    shown_node(page, 22)
+    assert said.inner_text() == "Without its neighbours the model would still say class 2, with 74.0% instead of 99.0%."
+    page = visit({**data, "task": "multilabel"}, fragment="#node=0")
+    expected = "Without its neighbours the probability of class 0 would be 15.0% instead of 40.0%."
+    assert page.locator(".alone").inner_text() == expected
+    data["explorer"]["shown"] = packed(np.tile([1, 1, 1, *[0] * 8], (12, 1)), "u1")
+    page = visit(data, fragment="#node=0")
+    assert page.locator(".alone").inner_text() == "Its list has no neighbours."
 
 
 def test_every_chart_says_what_it_shows_and_headings_are_in_order(visit: "Visit") -> None:
@@ -548,9 +635,31 @@ def test_the_page_of_one_node(visit: "Visit", tmp_path: Path) -> None:
     page = visit(json.loads(text[start : text.index("</script>", start)]))
     body = page.inner_text("body")
     assert EVIL in body
+    shown_node(page, 7)  # the node that was asked for, not a wrong one among its tokens
     moved = run.rewiring(7)["structure"][0]
     assert f"{moved.brightened[0]} n{moved.brightened[0]}" in body
     page.locator(".graph .token").first.wait_for()
+
+
+def test_the_page_of_another_class_than_the_predicted(visit: "Visit", tmp_path: Path) -> None:
+    graph = named_graph()
+    run = vcr.train(graph, vcr.Split.random(graph.labels, seed=0), CONFIG, tmp_path / "run", device="cpu")
+    other = run.predict(7).probabilities[0].argmin()
+    found = run.explain(7, other)
+    text = write_explanation(run, 7, {}, tmp_path / "node.html", int(other)).read_text()
+    start = text.index(">", text.index('id="data"')) + 1
+    page = visit(json.loads(text[start : text.index("</script>", start)]))
+    name = "abc"[other]
+    words = page.locator("main").inner_text()
+    assert f"What speaks for {name}" in words
+    assert f"Effect: how much the probability of {name} falls" in words
+    assert f"bold if it is {name}." in words
+    assert "predicted probability" not in words
+    assert "predicted class" not in words
+    assert f"{name} ({found.outputs[name]:.2%})" in page.locator(".verdict").inner_text()
+    assert page.locator(".alone").inner_text().startswith(f"Without its neighbours the probability of {name} would be ")
+    effects = [float(text.replace("\u2212", "-")) for text in texts(page, ".groups .number")]
+    assert effects == [round(effect, 4) for effect in found.kind_effects.values()]
 
 
 def test_a_run_with_values_instead_of_classes(visit: "Visit", tmp_path: Path) -> None:

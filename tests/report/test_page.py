@@ -50,6 +50,8 @@ def test_numbers_are_those_of_the_run(run: Run, data: dict[str, Any]) -> None:
         weighted = sum(row["count"] * row["accuracy"] for row in rows) / len(run.split.test)
         assert weighted == pytest.approx(run.metrics["test"])
     assert sum(row["count"] for row in data["slices"]["homophily"]) <= len(run.split.test)
+    assert data["neighbours"]["whole"] == pytest.approx(run.metrics["test"])
+    assert list(data["neighbours"]["without"]) == ["hop", "structure", "content", "neighbours"]
     assert data["averaged"] == 150  # all of them: averages are not taken from the explorer's choice
     assert [row["kind"] for row in data["kinds"]] == ["self", "hop", "structure", "content"]
     assert sum(row["attention"] for row in data["kinds"]) == pytest.approx(1, abs=1e-5)
@@ -73,6 +75,13 @@ def test_the_explorer_holds_the_sample(run: Run, data: dict[str, Any]) -> None:
     also = unpack(explorer["also"], "<i4").reshape(60, -1)  # bit 0: content, the kind after the first
     np.testing.assert_array_equal(also[:, 3:6], np.asarray(run.store.shared("content"))[nodes] != 0)
     assert not also[:, [0, 1, 2, 6, 7, 8]].any()
+    assert explorer["groups"] == ["hop", "structure", "content", "neighbours"]
+    looked = run.attributions(nodes)
+    effects = unpack(explorer["group_effect"], "<f4").reshape(60, 4)
+    np.testing.assert_allclose(effects, np.stack(list(looked.kind_effects.values()), 1), atol=1e-6)
+    alone = looked.without["neighbours"]
+    np.testing.assert_array_equal(unpack(explorer["alone"], "<i2"), alone.argmax(1))
+    np.testing.assert_allclose(unpack(explorer["alone_confidence"], "<f4"), alone.max(1), atol=1e-6)
     confidence = unpack(explorer["confidence"], "<f4")
     np.testing.assert_allclose(confidence, run.predict(nodes).probabilities.max(1), atol=1e-6)
     # Half of the places are kept for test nodes that were classified wrongly.
@@ -115,7 +124,7 @@ def test_files(run: Run, tmp_path: Path) -> None:
 def test_other_tasks(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     plain = vcr.generate(nodes=80, edges=300, classes=3, features=8, seed=0)
-    wanted = random.normal(size=(80, 1)).astype(np.float32)
+    wanted = random.normal(size=(80, 2)).astype(np.float32)
     graph = Graph.from_scipy(plain.to_scipy(), features=plain.features, labels=wanted, task="regression")
     split = vcr.Split(np.arange(40), np.arange(40, 60), np.arange(60, 80))
     run = vcr.train(graph, split, CONFIG, tmp_path / "run", device="cpu")
@@ -123,3 +132,13 @@ def test_other_tasks(tmp_path: Path) -> None:
     assert "confusion" not in data
     assert data["headline"]["metric"] == "rmse"
     assert "<!doctype html>" in render(data).lower()
+    assert data["neighbours"]["mean_change"] > 0
+    text = write_explanation(run, 3, {}, tmp_path / "node.html", "1").read_text()
+    start = text.index(">", text.index('id="data"')) + 1
+    second = json.loads(text[start : text.index("</script>", start)])
+    assert second["chosen"] == 1
+    nodes = unpack(second["explorer"]["nodes"], "<i4")
+    np.testing.assert_array_equal(unpack(second["explorer"]["target"], "<f4"), wanted[nodes, 1])
+    np.testing.assert_allclose(
+        unpack(second["explorer"]["value"], "<f4"), run.predict(nodes).probabilities[:, 1], atol=1e-5
+    )

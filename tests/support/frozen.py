@@ -138,6 +138,11 @@ def report_data(run: vcr.Run) -> Any:
     for name in ("created", "reproduce", "versions", "stages"):
         del data[name]
     del data["explorer"]["hint"]
+    del data["neighbours"]  # younger than the digests, as are these:
+    for name in ("groups", "group_effect", "explained", "alone", "alone_confidence"):
+        data["explorer"].pop(name, None)
+    for name in ("combine", "neighbour_dropout"):
+        del data["config"]["model"][name]
     seconds = data["criteria"]["columns"].index("seconds")
     for row in data["criteria"]["rows"]:
         row["values"][seconds] = None
@@ -147,6 +152,8 @@ def report_data(run: vcr.Run) -> Any:
 def explain_data(run: vcr.Run) -> Any:
     """What `explain --json` says of one node."""
     data = json.loads(_command("explain", str(run.path), "--node", "id:7", "--json", "--device", "cpu"))
+    for name in ("kind_effects", "without_neighbours"):  # younger than the digests
+        del data[name]
     if not run.config.tokens.distinct:  # younger than the digests: here they only repeat kind and score
         for token in data["tokens"]:
             del token["kinds"]

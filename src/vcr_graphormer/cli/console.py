@@ -112,6 +112,8 @@ def print_history(run: Run) -> None:
     times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in metrics["timings"].items())
     text = f"{metrics['parameters']:,} parameters on {metrics['device']}; {times}"
     make_console().print(text, highlight=False)
+    if run.gate is not None:
+        make_console().print(f"neighbours: the gate is open by {abs(run.gate):.2f} of 1", highlight=False)
 
 
 def _number(value: float | None) -> str:
@@ -170,7 +172,54 @@ def print_explanation(explanation: Explanation) -> None:
             f"{token.readout:.4f}",
             f"{token.effect:+.4f}",
         )
-    make_console(EXPLANATION_WIDTH).print(table)
+    console = make_console(EXPLANATION_WIDTH)
+    console.print(table)
+    console.print(escape(_without_neighbours(explanation)), highlight=False)
+    for kind, effect in explanation.kind_effects.items():
+        name = {"hop": "all hops", "neighbours": "all neighbours"}.get(kind, f"all {kind} neighbours")
+        console.print(f"  effect of {name} together: {effect:+.4f}", highlight=False)
+
+
+def _without_neighbours(explanation: Explanation) -> str:
+    """Say what the prediction of a node would be without its neighbours."""
+    from ..data.tasks import TASKS
+
+    outputs, without, explained = explanation.outputs, explanation.without_neighbours, explanation.explained
+    if not without:
+        return "Its list has no neighbours."
+    before, after = outputs[explained], without[explained]
+    if TASKS[explanation.task].gives_values:
+        return f"Without its neighbours the model would say {after:.5g} instead of {before:.5g}."
+    predicted, instead = max(outputs, key=outputs.__getitem__), max(without, key=without.__getitem__)
+    if explained != predicted or not TASKS[explanation.task].has_classes:
+        return f"Without its neighbours the probability of {explained} would be {after:.3f} instead of {before:.3f}."
+    if instead == predicted:
+        return (
+            f"Without its neighbours the model would still say {predicted}, with {after:.3f} instead of {before:.3f}."
+        )
+    return (
+        f"Without its neighbours the model would say {instead} ({without[instead]:.3f}) "
+        f"instead of {predicted} ({before:.3f})."
+    )
+
+
+def print_neighbours(row: dict[str, Any]) -> None:
+    """Print what the neighbours add to a run: `report.numbers.neighbours` in words."""
+    sentences = [] if row["gate"] is None else [f"The gate is open by {abs(row['gate']):.2f} of 1."]
+    if row["median_effect"] is None:
+        sentences.append("The lists have no neighbours.")
+    else:
+        sentences.append(f"Half of all single neighbours have an effect below {row['median_effect']:.2g}, up or down.")
+    if "whole" in row:
+        metric, hidden = str(row["metric"]).replace("_", " "), row["without"]["neighbours"]
+        sentences.append(f"With all neighbours hidden, {metric} goes from {row['whole']:.4f} to {hidden:.4f}")
+        if "changed" in row:
+            sentences[-1] += (
+                f"; {row['changed']:,} of {row['nodes']:,} predictions change: {row['became_wrong']:,} become wrong, "
+                f"{row['became_right']:,} become right"
+            )
+        sentences[-1] += " (on test nodes)."
+    make_console().print(" ".join(sentences), highlight=False)
 
 
 def print_rewiring(transfers: dict[str, dict[str, Any]]) -> None:
@@ -203,6 +252,7 @@ def print_kinds(summary: dict[str, Any]) -> None:
         for row in rows:
             table.add_row(escape(row["name"]), f"{row['count']:,}", *(_effect(row, kind) for kind in kinds))
         make_console().print(table)
+    print_neighbours(summary["neighbours"])
 
 
 def _effect(row: dict[str, Any], kind: str) -> str:

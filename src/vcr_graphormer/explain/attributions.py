@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,9 @@ class Attributions:
         The kind of token at each place of a list.
     shared : float32 [m, k, kinds - 1] or None
         Scores of the k neighbours by later kinds, as in `Batch`; None if lists are not distinct.
+    without : mapping of str to float32 [m, c]
+        The outputs with all tokens of a group hidden, for each of `layout.groups`. A token that several kinds propose
+        belongs to the kind of its place.
     """
 
     nodes: NDArray[np.int64]
@@ -61,6 +64,7 @@ class Attributions:
     scores: NDArray[np.float32]
     layout: Layout
     shared: NDArray[np.float32] | None = None
+    without: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
 
     def proposed_by(self, row: int, place: int) -> dict[str, float]:
         """Return the kinds that propose the token at a place, with their scores; the kind of the place comes first."""
@@ -91,6 +95,14 @@ class Attributions:
         """Return the explained output of each node."""
         return np.take_along_axis(self.outputs, self.column[:, None], 1)[:, 0]
 
+    @property
+    def kind_effects(self) -> dict[str, NDArray[np.float32]]:
+        """Return the explained output minus the same output without a group of tokens [m], for each group."""
+        return {
+            name: self.explained - np.take_along_axis(outputs, self.column[:, None], 1)[:, 0]
+            for name, outputs in self.without.items()
+        }
+
 
 def attribute(
     model: VCRGraphormer,
@@ -101,7 +113,7 @@ def attribute(
     column: int | None = None,
     progress: Progress | None = None,
 ) -> Attributions:
-    """Compute the outputs of some nodes with all their tokens, and with each token hidden.
+    """Compute the outputs of some nodes with all their tokens, with each token and with each group of tokens hidden.
 
     Parameters
     ----------
@@ -132,15 +144,18 @@ def attribute(
             without = without.gather(2, columns[:, None, None].expand(-1, tokens.shape[1], 1))[..., 0]
             effect = torch.where(shown, whole - without, 0.0)
             attention, readout = _received(attended.attention, shown), attended.readout.float()
-            tensors = (outputs, columns, attention, readout, effect, shown)
+            # In a call of its own: the last bits of the effects above depend on the lists beside them.
+            grouped = _without_groups(model, tokens, shown=shown, outputs=outputs, target=target)
+            tensors = (outputs, columns, attention, readout, effect, shown, grouped)
             batches.append(tuple(tensor.cpu().numpy() for tensor in tensors))
             done += len(tokens)
             if progress is not None:
                 progress("explaining", done, len(nodes))
-    names = ("outputs", "column", "attention", "readout", "effect", "shown")
+    names = ("outputs", "column", "attention", "readout", "effect", "shown", "without")
     arrays: dict[str, Any] = {
         name: np.concatenate(pieces) for name, pieces in zip(names, zip(*batches, strict=True), strict=True)
     }
+    arrays["without"] = dict(zip(inputs.layout.groups, np.moveaxis(arrays["without"], 1, 0), strict=True))
     ids, scores = _ids_and_scores(inputs, nodes)
     for kind in inputs.layout.supers:  # numbered across kinds in the inputs, by kind everywhere else
         own = ids[:, inputs.layout.places(kind)]
@@ -148,6 +163,37 @@ def attribute(
     shared = inputs.shared_scores(torch.from_numpy(nodes).to(inputs.home))
     arrays["shared"] = None if shared is None else shared.cpu().numpy()
     return Attributions(nodes=nodes, ids=ids, scores=scores, layout=inputs.layout, **arrays)
+
+
+def outputs_without(
+    model: VCRGraphormer,
+    inputs: Inputs,
+    nodes: NDArray[np.int64],
+    *,
+    target: Target,
+    lists_at_once: int,
+    progress: Progress | None = None,
+) -> tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]:
+    """Return the outputs [m, c] of whole lists, and those without each group of tokens.
+
+    It costs a few lists per node, where `attribute` costs one per token.
+    """
+    groups = inputs.layout.groups
+    size = max(1, lists_at_once // (1 + len(groups)))
+    whole, without = [], []
+    with (
+        torch.no_grad(),
+        within_memory(inputs.device, memory_advice(size, inputs.num_tokens, model.config.hidden_channels)),
+    ):
+        for tokens, mask in _token_lists(model, inputs, nodes=nodes, size=size):
+            outputs = target.output_tensor(model.read(tokens, mask).logits)
+            hidden = _without_groups(model, tokens, shown=_shown(tokens, mask), outputs=outputs, target=target)
+            whole.append(outputs.cpu().numpy())
+            without.append(hidden.cpu().numpy())
+            if progress is not None:
+                progress("hiding kinds of tokens", min(size * len(whole), len(nodes)), len(nodes))
+    by_group = np.moveaxis(np.concatenate(without), 1, 0)
+    return np.concatenate(whole), dict(zip(groups, by_group, strict=True))
 
 
 def _token_lists(
@@ -170,6 +216,16 @@ def _masked_outputs(model: VCRGraphormer, tokens: Tensor, *, masks: Tensor, targ
     repeated = tokens.repeat_interleave(variants, 0)
     logits = model.read(repeated, masks.reshape(count * variants, length)).logits
     return target.output_tensor(logits).view(count, variants, -1)
+
+
+def _without_groups(model: VCRGraphormer, tokens: Tensor, *, shown: Tensor, outputs: Tensor, target: Target) -> Tensor:
+    """Return the outputs [B, groups, c] of each list without each group; `outputs` where a list has no such token."""
+    groups = list(model.layout.groups.values())
+    if not groups:
+        return outputs[:, None][:, :0]
+    hidden = torch.from_numpy(np.stack(groups)).to(tokens.device)  # (groups, tokens)
+    without = _masked_outputs(model, tokens, masks=shown[:, None] & ~hidden, target=target)
+    return torch.where((shown[:, None] & hidden).any(2, keepdim=True), without, outputs[:, None])
 
 
 def _received(attention: Tensor, shown: Tensor) -> Tensor:

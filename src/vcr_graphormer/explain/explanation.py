@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..data.graph import Graph
 from ..data.tasks import TASKS
 from ..errors import unknown_name
-from ..tokens.layout import HOP
+from ..tokens.layout import HOP, NEIGHBOURS
 from .attributions import Attributions
 from .distances import hop_distances
 
@@ -40,7 +40,11 @@ class Token:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The prediction of one node and its tokens: the node itself, its hops, its neighbours kind by kind."""
+    """The prediction of one node and its tokens: the node itself, its hops, its neighbours kind by kind.
+
+    `kind_effects` has the effect of hiding all tokens of a group: all hops (`hop`), each kind of neighbour, and all
+    `neighbours`. `without_neighbours` has the outputs without any neighbour; it is empty where a list has none.
+    """
 
     node: int
     name: str | None
@@ -49,6 +53,8 @@ class Explanation:
     explained: str
     label: str | None
     tokens: tuple[Token, ...]
+    kind_effects: dict[str, float] = field(default_factory=dict)
+    without_neighbours: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
@@ -83,17 +89,23 @@ def describe(graph: Graph, attributions: Attributions, row: int, train: NDArray[
             )
         )
     names = output_names(graph, attributions.outputs.shape[1])
-    outputs = {name: float(value) for name, value in zip(names, attributions.outputs[row], strict=True)}
+    has_neighbours = attributions.shown[row, layout.first_neighbour :].any()
     explained = names[int(attributions.column[row])]
     return Explanation(
         node=node,
         name=_name(graph, node),
         task=task,
-        outputs=outputs,
+        outputs=_named(names, attributions.outputs[row]),
         explained=explained,
         label=label_text(graph, node),
         tokens=tuple(tokens),
+        kind_effects={name: float(effects[row]) for name, effects in attributions.kind_effects.items()},
+        without_neighbours=_named(names, attributions.without[NEIGHBOURS][row]) if has_neighbours else {},
     )
+
+
+def _named(names: list[str], values: NDArray[np.float32]) -> dict[str, float]:
+    return {name: float(value) for name, value in zip(names, values, strict=True)}
 
 
 def output_names(graph: Graph, count: int) -> list[str]:

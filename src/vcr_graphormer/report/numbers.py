@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..base.files import read_json
 from ..base.jobs import Progress
+from ..data.tasks import choose_metric, known_labels
 from ..explain.attributions import Attributions
 from ..explain.criteria import COLUMNS, measure_criteria, same_label_neighbours
 from ..explain.explanation import output_names
@@ -18,9 +19,11 @@ from ..explain.slices import by_class, by_degree, by_homophily, calibration, con
 from ..ranking.pagerank import Ranker
 from ..ranking.second_level import coarse_clusters
 from ..runs.run import Run
+from ..tokens.layout import NEIGHBOURS
 
 EXACT_ARCS = 3_000_000  # in larger graphs exact PageRank would take longer than the rest of the page
 _RANKED = 100  # length of the rankings from which the moved probability is estimated
+_COMPARED = 5000  # test nodes at most that are predicted again without their neighbours
 _BARS = 12  # of the histogram of moved probability
 _LEAST_RANGE = 1e-6  # of that histogram, so that it has a width if nothing moved
 
@@ -39,7 +42,12 @@ def summarize(run: Run, count: int, progress: Progress | None = None) -> dict[st
     """Return effect and attention by kind of token over a sample of nodes, also by class and degree."""
     nodes = sample(np.arange(run.graph.num_nodes), count, np.random.default_rng(0))
     attributions = run.attributions(nodes, progress=progress)
-    return {"nodes": len(nodes), "kinds": by_kind(attributions), "effects": effects(run, attributions)}
+    return {
+        "nodes": len(nodes),
+        "kinds": by_kind(attributions),
+        "effects": effects(run, attributions),
+        "neighbours": neighbours(run, attributions, progress),
+    }
 
 
 def by_kind(attributions: Attributions) -> list[dict[str, Any]]:
@@ -81,6 +89,54 @@ def _averages(attributions: Attributions, rows: NDArray[np.bool_]) -> dict[str, 
             if attributions.attends:
                 averages["attention"][kind] = float(attributions.attention[rows][:, places].sum(1).mean())
     return averages
+
+
+def neighbours(run: Run, attributions: Attributions, progress: Progress | None = None) -> dict[str, Any]:
+    """Return what neighbours add: gate, metric without each kind, predictions that change without any of them.
+
+    The metric and the changes are those of the test nodes that have a label, a sample of them if there are many. The
+    median of the effects of single neighbours is that of the attributions. A number is None where it does not apply.
+    """
+    first = attributions.layout.first_neighbour
+    effects = np.abs(attributions.effect[:, first:])[attributions.shown[:, first:]]
+    row: dict[str, Any] = {"gate": run.gate, "median_effect": float(np.median(effects)) if len(effects) else None}
+    if not len(effects) or run.graph.labels is None:
+        return row
+    labels, test = np.asarray(run.graph.labels), run.split.test
+    labelled = test[known_labels(labels[test])]
+    if not len(labelled):
+        return row
+    nodes = sample(labelled, _COMPARED, np.random.default_rng(0))
+    whole, without = run.outputs_without(nodes, progress)
+    metric = choose_metric(run.config.training.metric, run.target.task)
+    row |= {
+        "metric": metric,
+        "nodes": len(nodes),
+        "test_nodes": len(labelled),
+        "whole": run.score(whole, nodes)[metric],
+    }
+    row["without"] = {name: run.score(outputs, nodes)[metric] for name, outputs in without.items()}
+    return row | _changes(run, whole, without=without[NEIGHBOURS], labels=labels[nodes])
+
+
+def _changes(
+    run: Run, whole: NDArray[np.float32], *, without: NDArray[np.float32], labels: NDArray[Any]
+) -> dict[str, Any]:
+    """Return how many predictions change, and how many of these become right or wrong; of values the mean change."""
+    task = run.target.task
+    if task.gives_values:
+        return {"mean_change": float(np.abs(whole - without).mean())}
+    # One column per decision: the class, or each label. Several labels are right if all that are known are.
+    truth = labels.reshape(len(labels), -1)
+    before, after = (task.decide(outputs).reshape(truth.shape) for outputs in (whole, without))
+    was_right, is_right = (((decided == truth) | (truth < 0)).all(1) for decided in (before, after))
+    changed = (before != after).any(1)
+    return {
+        "changed": int(changed.sum()),
+        "fraction_changed": float(changed.mean()),
+        "became_right": int((is_right & ~was_right).sum()),
+        "became_wrong": int((was_right & ~is_right).sum()),
+    }
 
 
 def describe_rewiring(run: Run, node: int, k: int = 5) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from ..explain.attributions import Attributions
 from ..explain.distances import hop_distances
 from ..explain.explanation import label_text
 from ..runs.run import Run
-from ..tokens.layout import HOP
+from ..tokens.layout import HOP, NEIGHBOURS
 from . import numbers
 from .numbers import class_names, sample
 
@@ -52,11 +52,14 @@ def write_explanation(run: Run, node: int, transfer: dict[str, Any], file: Path,
     ids = run.store.neighbours(np.array([node]))[0].astype(np.int64)
     others = np.unique(ids[(ids >= 0) & (ids < run.graph.num_nodes)])
     nodes = np.concatenate([[node], others])
+    attributions, classes = run.attributions(nodes, output), class_names(run)
+    chosen = None if output is None else int(attributions.column[0])
     data = {
-        "title": f"{_dataset(run)}, node {node}" + ("" if output is None else f": what speaks for {output}"),
+        "title": f"{_dataset(run)}, node {node}" + ("" if chosen is None else f": what speaks for {classes[chosen]}"),
         "task": run.task,
-        "classes": class_names(run),
-        "explorer": _explorer(run, run.attributions(nodes, output)),
+        "classes": classes,
+        "chosen": chosen,
+        "explorer": _explorer(run, attributions),
         "transfer": transfer,
     }
     with replace_file(Path(file)) as temporary:
@@ -115,6 +118,7 @@ def collect(run: Run, nodes: int = SAMPLE, seed: int = 0, progress: Progress | N
         "averaged": len(averaged.nodes),
         "kinds": numbers.by_kind(averaged),
         "effects": numbers.effects(run, averaged),
+        "neighbours": numbers.neighbours(run, averaged, progress),
         "faithfulness": run.faithfulness(run.attributions(measured, progress=progress)),
         "rewiring": numbers.rewiring(run, sample(measured, _REWIRED, random), progress),
         "criteria": numbers.criteria(run, measured),
@@ -192,13 +196,19 @@ def _explorer(run: Run, attributions: Attributions, *, wrong: NDArray[np.int64] 
         proposed = attributions.shared != 0
         bits = (proposed << np.arange(proposed.shape[2])).sum(2)
         packed["also"] = np.pad(bits, ((0, 0), (attributions.layout.first_neighbour, 0))).astype("<i4")
-    if run.target.task.gives_values:  # the page shows the value of the first target instead of a class
+    if attributions.without:  # how much hiding whole groups of tokens lowers the explained output
+        packed["group_effect"] = np.stack(list(attributions.kind_effects.values()), 1).astype("<f4")
+    if run.target.task.gives_values:  # the page shows the value of the explained target instead of a class
         packed["value"] = attributions.explained.astype("<f4")
         if graph.labels is not None:
-            packed["target"] = np.asarray(graph.labels).reshape(total, -1)[nodes, 0].astype("<f4")
+            packed["target"] = np.asarray(graph.labels).reshape(total, -1)[nodes, attributions.column].astype("<f4")
     else:
         packed["predicted"] = attributions.predicted.astype("<i2")
         packed["confidence"] = attributions.outputs.max(1).astype("<f4")
+        packed["explained"] = attributions.explained.astype("<f4")
+        if NEIGHBOURS in attributions.without:
+            packed["alone"] = attributions.without[NEIGHBOURS].argmax(1).astype("<i2")  # predicted without neighbours
+            packed["alone_confidence"] = attributions.without[NEIGHBOURS].max(1).astype("<f4")
         packed["label"] = labels[nodes].astype("<i2")
         packed["token_label"] = token_label.astype("<i2")
     texts = [label_text(graph, int(node)) for node in nodes] if run.target.task.several_columns else None
@@ -208,6 +218,7 @@ def _explorer(run: Run, attributions: Attributions, *, wrong: NDArray[np.int64] 
         "hint": f"vcr-graphormer explain {shlex.quote(str(run.path))} --node id:N --html node.html",
         "wrong": None if wrong is None else len(wrong),
         "label_text": texts,
+        "groups": list(attributions.without),
         "layout": {HOP: attributions.layout.hops, **attributions.layout.counts},
         "names": None if graph.names is None else {str(node): str(graph.names[node]) for node in mentioned.tolist()},
         **{name: base64.b64encode(array.tobytes()).decode() for name, array in packed.items()},

@@ -207,6 +207,14 @@ class Run:
             raise StoreError(f"{file} does not fit the settings of {self.path}: {error}") from error
         return model.to(self.device, self.precision).eval()
 
+    @property
+    def gate(self) -> float | None:
+        """Return how far the gate to the neighbours is open, -1 to 1; None if the model has none.
+
+        The size counts. The sign says nothing, for the second path may learn either.
+        """
+        return self._exact.model.opening(1).item() if self.config.model.combine == "gated" else None
+
     def check_finished(self) -> None:
         """Refuse a run that has no results yet."""
         if not self.finished:
@@ -218,7 +226,10 @@ class Run:
         return self.wrap(ids, self.target.outputs(self._compute(ids, False, progress=progress)))
 
     def embed(self, nodes: Any = None, progress: Progress | None = None) -> NDArray[np.float32]:
-        """Return the vectors before the head [m, hidden] of node ids or names; default: all nodes."""
+        """Return the vectors before the head of node ids or names; default: all nodes.
+
+        They are as wide as the model, [m, h]. Those of a gated model have both paths side by side, [m, 2h].
+        """
         return self._compute(find_nodes(self.graph, nodes), True, progress=progress)
 
     def _compute(self, nodes: NDArray[np.int64], vectors: bool, *, progress: Progress | None) -> NDArray[np.float32]:
@@ -274,6 +285,20 @@ class Run:
         )
 
     look = attributions  # the name in the first release
+
+    def outputs_without(
+        self, nodes: Any = None, progress: Progress | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]:
+        """Return the outputs [m, c] of some nodes, and those with all tokens of a group hidden.
+
+        The groups are all hops (`hop`), each kind of neighbour, and all `neighbours`.
+        """
+        from ..explain.attributions import outputs_without
+
+        ids, exact, lists = find_nodes(self.graph, nodes), self._exact, self.lists_at_once
+        return outputs_without(
+            exact.model, exact.inputs, ids, target=self.target, lists_at_once=lists, progress=progress
+        )
 
     def faithfulness(self, attributions: Attributions, most: int = 8, seed: int = 0) -> dict[str, list[float]]:
         """Return how the explained output falls as tokens are hidden: by effect, by attention, at random."""

@@ -29,7 +29,7 @@ from ..ranking.connections import (
 from ..ranking.ranker import NodeRanker
 from .config import TokenConfig
 from .hops import check_hops
-from .layout import HOP, SELF
+from .layout import HOP, NEIGHBOURS, SELF
 
 Train = NDArray[np.int64] | None
 Connect = Callable[[Graph, Train, TokenConfig], Connections]
@@ -238,7 +238,7 @@ def resolve(config: TokenConfig, graph: Graph, train: Train, kinds: Sequence[Kin
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"there are two kinds of neighbours named '{name}': give yours another name")
-        if name in (SELF, HOP, "super") or not name.isidentifier():
+        if name in (SELF, HOP, NEIGHBOURS, "super") or not name.isidentifier():
             raise ConfigError(f"'{name}' cannot be the name of a kind of neighbours: use letters, not a reserved word")
     left_out = [kind for kind in (*kinds_of(config), *kinds) if kind.count(config) and kind.leaves_out(config)]
     if config.super_tokens == "mean" and len(left_out) > 1:

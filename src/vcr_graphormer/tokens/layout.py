@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-SELF, HOP = "self", "hop"
+SELF, HOP, NEIGHBOURS = "self", "hop", "neighbours"  # the last: neighbours of all kinds together
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +74,19 @@ class Layout:
     def kinds(self) -> NDArray[np.int64]:
         """Return the kind of each place, as an index into `names` [S]."""
         return np.repeat(np.arange(len(self.names)), [1, self.hops, *self.counts.values()])
+
+    @property
+    def groups(self) -> dict[str, NDArray[np.bool_]]:
+        """Return the places [S] of all hops, of each kind of neighbour, and of all neighbours; no empty groups.
+
+        >>> groups = Layout(hops=2, counts={"structure": 3, "content": 0}).groups
+        >>> {name: int(places.sum()) for name, places in groups.items()}
+        {'hop': 2, 'structure': 3, 'neighbours': 3}
+        """
+        kinds = self.kinds
+        groups = {name: kinds == number for number, name in enumerate(self.names) if name != SELF}
+        groups[NEIGHBOURS] = np.arange(len(kinds)) >= self.first_neighbour
+        return {name: places for name, places in groups.items() if places.any()}
 
     @property
     def embeddings(self) -> NDArray[np.int64]:

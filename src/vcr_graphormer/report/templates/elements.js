@@ -31,6 +31,12 @@ function percent(value, digits = 1) {
   return isNumber(value) ? `${(100 * value).toFixed(digits)}%` : MISSING;
 }
 
+// Two probabilities with as many digits as tell them apart, three at most.
+function percents(first, second) {
+  const digits = [1, 2].find((count) => percent(first, count) !== percent(second, count)) ?? 3;
+  return [percent(first, digits), percent(second, digits)];
+}
+
 // Three significant digits; an exponent only for very small numbers.
 function plain(value) {
   if (!isNumber(value)) return MISSING;

@@ -14,12 +14,13 @@ function decoded(text, type) {
 }
 
 // The nodes of the page, read from the packed arrays when needed.
-function openNodes(packed, classes) {
+function openNodes(packed, classes, chosen) {
   const types = {
     nodes: Int32Array, predicted: Int16Array, label: Int16Array, part: Uint8Array, confidence: Float32Array,
     value: Float32Array, target: Float32Array, ids: Int32Array, shown: Uint8Array, score: Float32Array,
     attention: Float32Array, readout: Float32Array, effect: Float32Array, distance: Int8Array, token_label: Int16Array,
-    also: Int32Array,
+    also: Int32Array, group_effect: Float32Array, explained: Float32Array, alone: Int16Array,
+    alone_confidence: Float32Array,
   };
   const arrays = {};
   for (const [name, type] of Object.entries(types)) arrays[name] = decoded(packed[name], type);
@@ -28,6 +29,7 @@ function openNodes(packed, classes) {
   const later = Object.keys(packed.layout ?? {}).slice(2);  // after hop and the first kind of neighbours
   const rows = new Map(Array.from(arrays.nodes, (id, row) => [id, row]));
   const names = packed.names ?? {};
+  const groups = packed.groups ?? [];
   const total = packed.total ?? arrays.nodes.length;
   const className = (number) => (isNumber(number) && number >= 0 ? String(classes?.[number] ?? number) : null);
 
@@ -54,7 +56,10 @@ function openNodes(packed, classes) {
   const hasLabel = (row) => Boolean(arrays.predicted && arrays.label) && arrays.label[row] >= 0;
   const about = (row) => ({
     row, id: arrays.nodes[row], name: names[arrays.nodes[row]] ?? null,
-    predictedNumber: arrays.predicted?.[row], predicted: className(arrays.predicted?.[row]),
+    predicted: className(arrays.predicted?.[row]),
+    explainedNumber: chosen ?? arrays.predicted?.[row], explained: (arrays.explained ?? arrays.value)?.[row],
+    groups: groups.map((name, place) => ({ name, effect: arrays.group_effect[row * groups.length + place] })),
+    alone: className(arrays.alone?.[row]), aloneConfidence: arrays.alone_confidence?.[row],
     label: packed.label_text?.[row] ?? className(arrays.label?.[row]), part: PARTS[arrays.part?.[row]] ?? null,
     confidence: arrays.confidence?.[row], value: arrays.value?.[row], target: arrays.target?.[row],
     wrong: hasLabel(row) && arrays.label[row] !== arrays.predicted[row],
@@ -178,7 +183,7 @@ function tokenGraph(node, tokens, marks, width, { onGo, onPoint }) {
     const strength = isSelf ? 1 : 0.06 + 0.94 * Math.sqrt(Math.abs(token.effect ?? 0) / mostEffect);
     const path = shapePath(token.look.shape, right, down, reach);
     const text = isSelf ? String(token.id) : token.kind === "hop" ? String(token.place) : marks(token.classNumber);
-    const agrees = token.classNumber >= 0 && token.classNumber === node.predictedNumber;
+    const agrees = token.classNumber >= 0 && token.classNumber === node.explainedNumber;
     const walkable = canWalk(token);
     const shape = draw("g", {
       class: `token ${token.kind} ${token.look.ink}${walkable ? " node" : ""}`, tabindex: "0",
@@ -206,14 +211,14 @@ function tokenGraph(node, tokens, marks, width, { onGo, onPoint }) {
   shapes);
 }
 
-function graphLegend(tokens) {
+function graphLegend(tokens, chosen) {
   const present = [...new Set(otherTokens(tokens).map(({ kind }) => kind))];
   if (tokens.some(({ isSuper }) => isSuper)) present.push("super");
   const longer = { hop: "hop (mean features of nodes that far)", super: "super node (one per cluster or class)" };
   const entries = kindsOf(present).map((kind) => ({ ...kind, name: longer[kind.name] ?? kind.name }));
   return [legendOf(entries), make("p", { class: "note" },
     "Rings: distance in hops. Wider line: more attention. Stronger fill: larger effect. Dashed outline: negative effect. " +
-    "Text inside: training label, bold if it is the predicted class. Bars in the table compare the tokens other than " +
+    `Text inside: training label, bold if it is ${chosen ?? "the predicted class"}. ` + "Bars in the table compare the tokens other than " +
     "the node itself.")];
 }
 
@@ -234,9 +239,38 @@ function effectBar(value, most) {
     style: `width:${half.toFixed(1)}%;left:${(value < 0 ? 50 - half : 50).toFixed(1)}%` }));
 }
 
-function kindIcon(token) {
-  return draw("svg", { class: token.look.ink, width: 12, height: 12, "aria-hidden": "true" },
-    draw("path", { class: "fill", d: shapePath(token.look.shape, 6, 6, 4.6) }));
+function kindIcon({ ink, shape }) {
+  return draw("svg", { class: ink, width: 12, height: 12, "aria-hidden": "true" },
+    shape ? draw("path", { class: "fill", d: shapePath(shape, 6, 6, 4.6) }) : null);
+}
+
+// What the model would say of a node without its neighbours.
+function aloneText(node, tokens, data) {
+  if (!data.explorer.groups) return null;
+  if (!tokens.some(({ kind }) => kind !== "self" && kind !== "hop")) return "Its list has no neighbours.";
+  const whole = node.explained;
+  const without = whole - node.groups.find(({ name }) => name === "neighbours").effect;
+  const start = "Without its neighbours";
+  if (givesValues(data)) return `${start} the model would say ${plain(without)} instead of ${plain(whole)}.`;
+  const [after, before] = percents(without, whole);
+  if (isNumber(data.chosen) || data.task === "multilabel") {
+    const name = data.classes?.[node.explainedNumber] ?? node.explainedNumber;
+    return `${start} the probability of ${name} would be ${after} instead of ${before}.`;
+  }
+  if (node.alone === node.predicted) {
+    return `${start} the model would still say ${node.predicted}, with ${after} instead of ${before}.`;
+  }
+  return `${start} the model would say ${node.alone} (${percent(node.aloneConfidence)}) instead of ${
+    node.predicted} (${percent(whole)}).`;
+}
+
+function groupTable({ groups }) {
+  const shown = groupsShown(groups.map(({ name }) => name));
+  if (shown.length === 0) return [];
+  const rows = groups.filter(({ name }) => shown.includes(name));
+  const most = Math.max(1e-12, ...rows.map(({ effect }) => Math.abs(effect)));
+  return [table(["hidden together", "effect"], rows.map(({ name, effect }) =>
+    [groupName(name), [effectBar(effect, most), make("span", { class: "number" }, effectText(effect))]]))];
 }
 
 // The effect comes early, for a phone shows the first columns only.
@@ -267,7 +301,7 @@ function tokenTable(tokens, hasNames, sort, { onGo, onNear, onSort }) {
   const most = largest(tokens, "effect");
   const columns = COLUMNS.filter(({ name }) => name !== "name" || hasNames);
   const cells = {
-    kind: (token) => [kindIcon(token), token.kindText],
+    kind: (token) => [kindIcon(token.look), token.kindText],
     node: (token) => (canWalk(token) ? make("button", { type: "button",
       class: token.sampled ? "plain" : "plain away", title: token.sampled ? null : "not in this page",
       "aria-label": `${token.sampled ? "Go to node" : "Not in this page: node"} ${token.id}` }, String(token.id))
@@ -407,7 +441,8 @@ function wrongList(nodes, onGo) {
 
 function explorerSection(data) {
   if (!data.explorer?.nodes) return null;
-  const nodes = openNodes(data.explorer, data.classes);
+  const nodes = openNodes(data.explorer, data.classes, data.chosen);
+  const chosen = chosenName(data);
   if (nodes.count === 0) return null;
   const { hint, sampled } = data.explorer;
   const marks = classMarks(data.classes);
@@ -418,6 +453,8 @@ function explorerSection(data) {
 
   const title = make("h3", { id: "node", tabindex: "-1" });
   const verdict = make("dl", { class: "verdict" });
+  const alone = make("p", { class: "alone" });
+  const groupsBox = make("div", { class: "groups" });
   const message = make("div", { class: "message", role: "status" });
   const graph = make("div", { class: "graph" });
   const legend = make("div");
@@ -526,14 +563,17 @@ function explorerSection(data) {
     verdict.replaceChildren(...[
       node.predicted === null ? null : fact("predicted", node.predicted,
         isNumber(node.confidence) ? ` (${percent(node.confidence)})` : ""),
-      isNumber(node.value) ? fact("predicted", plain(node.value)) : null,
+      isNumber(node.value) ? fact(chosen === null ? "predicted" : `predicted ${chosen}`, plain(node.value)) : null,
+      chosen === null || isNumber(node.value) ? null : fact("explained", `${chosen} (${percent(node.explained, 2)})`),
       node.label === null ? (isNumber(node.target) ? fact("true", plain(node.target)) : fact("true label", "unknown"))
         : fact("true label", `${node.label}${node.wrong ? " ✗ wrong" : node.right ? " ✓ right" : ""}`),
       node.part ? fact("part", node.part) : null,
     ].filter(Boolean));
+    alone.textContent = aloneText(node, nodes.tokens(row), data) ?? "";
+    groupsBox.replaceChildren(...groupTable(node));
     message.replaceChildren();
     plot.width = 0;
-    legend.replaceChildren(...graphLegend(nodes.tokens(row)));
+    legend.replaceChildren(...graphLegend(nodes.tokens(row), chosen));
     paintTable();
     redraw();
     for (const item of items) item.setAttribute("aria-current", String(Number(item.dataset.node) === node.id));
@@ -546,7 +586,7 @@ function explorerSection(data) {
   }
 
   const explorer = make("div", { class: "explorer" },
-    make("p", {}, "Why a node got its prediction: all tokens of its list. " +
+    make("p", {}, `${chosen === null ? "Why a node got its prediction" : `What speaks for ${chosen}`}: all tokens of its list. ` +
       `Effect: how much the ${quantityOf(data)} falls when the token is hidden. Attention: how much the tokens of the ` +
       "list attend to it. Readout: its weight in the vector that the prediction is made from. Click a token to go to " +
       "its node."),
@@ -557,8 +597,8 @@ function explorerSection(data) {
       if (id === null) message.replaceChildren(make("p", {}, `No node is called “${input.value.trim()}”.`));
       else go(id);
     }), back, random, nextWrong),
-    message, make("div", { "aria-live": "polite" }, title, verdict),
-    make("div", { class: "walk" }, make("div", {}, graph, legend), tokensBox),
+    message, make("div", { "aria-live": "polite" }, title, verdict, alone),
+    make("div", { class: "walk" }, make("div", {}, graph, legend), make("div", {}, groupsBox, tokensBox)),
     nodes.wrong.length ? [
       make("h3", {}, `Wrongly classified test nodes: ${counted(nodes.wrong.length)}${
         isNumber(data.explorer.wrong) && data.explorer.wrong > nodes.wrong.length
@@ -583,7 +623,7 @@ function explorerSection(data) {
       document.getElementById("explorer").scrollIntoView();
       return;
     }
-    show(nodes.wrong[0] ?? 0);
+    show(data.transfer ? 0 : nodes.wrong[0] ?? 0);  // the page of one node has it first
     back.disabled = true;
     if (asked !== undefined) go(Number(asked));
     else if (!location.hash) location.replace(`#node=${nodes.idOf(shownRow)}`);

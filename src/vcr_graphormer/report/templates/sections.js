@@ -19,7 +19,12 @@ const listed = (texts) => (texts.length < 2 ? texts.join("") : `${texts.slice(0,
 
 // The output that is explained.
 const givesValues = ({ explorer }) => Boolean(explorer?.value);
-const quantityOf = (data) => (givesValues(data) ? "predicted value" : "predicted probability");
+const chosenName = ({ chosen, classes }) => (isNumber(chosen) ? String(classes?.[chosen] ?? chosen) : null);
+function quantityOf(data) {
+  const name = chosenName(data);
+  if (givesValues(data)) return name === null ? "predicted value" : `predicted value of ${name}`;
+  return name === null ? "predicted probability" : `probability of ${name}`;
+}
 
 const outputWord = (data) => (givesValues(data) ? "targets" : data.task === "multilabel" ? "labels" : "classes");
 
@@ -233,6 +238,66 @@ function compositionSection(data) {
   const rows = [figures, dots].filter(filledList).map((row) => make("div", { class: "figures" }, row));
   const drawn = isNumber(averaged) ? make("p", {}, `Averages over ${counted(averaged)} nodes, drawn at random from the graph.`) : null;
   return rows.length ? [drawn, ...rows] : null;
+}
+
+// Tokens that are hidden together: a kind with its shape, all hops, or all neighbours.
+function groupName(name) {
+  const text = { hop: "all hops", neighbours: "all neighbours" }[name] ?? `all ${name}`;
+  return make("span", { class: "group" }, kindIcon(name === "neighbours" ? {} : lookOf(name)), text);
+}
+
+// A row for all neighbours would repeat the one before it where there is only one kind.
+const groupsShown = (names) => names.filter((name) => name !== "neighbours" || names.filter((other) => other !== "hop").length > 2);
+
+function neighboursSection(data) {
+  const row = data.neighbours;
+  if (!row) return null;
+  if (!isNumber(row.median_effect)) {
+    return [make("p", {}, "The token lists of this run have no neighbours: the model reads each node and its hops.")];
+  }
+  const { metric, nodes, test_nodes: total, whole, without } = row;
+  const parts = [];
+  if (isNumber(row.gate)) {
+    parts.push(`The gate is open by ${Math.abs(row.gate).toFixed(2)} of 1: so much of what the whole list says is added to ` +
+      "what the node and its hops say.");
+  }
+  const text = (value) => scored(metric, value, 1);
+  if (isNumber(whole)) {
+    const [before, after] = [text(whole), text(without.neighbours)];
+    const moves = before === after ? `stays at ${before}`
+      : `${without.neighbours < whole ? "falls" : "rises"} from ${before} to ${after}`;
+    parts.push(`With all neighbours hidden, ${words(metric)} ${moves}; ${changesText(row)}.`);
+  }
+  parts.push(`Half of all single neighbours change the ${quantityOf(data)} by less than ${plain(row.median_effect)}.`);
+  const content = [make("p", {}, parts.join(" "))];
+  if (!isNumber(whole) || !without) return content;
+  const names = groupsShown(Object.keys(without));
+  const most = Math.max(1e-12, ...names.map((name) => Math.abs(without[name] - whole)));
+  const line = (name) => [groupName(name), text(without[name]),
+    [effectBar(without[name] - whole, most), make("span", { class: "number short" }, changeText(metric, without[name] - whole))]];
+  const of = nodes < total ? `a sample of ${counted(nodes)} of ${counted(total)}` : `all ${counted(nodes)}`;
+  return [...content, scrolling("What hiding each kind of token changes", table(
+    ["hidden", words(metric), isError(metric) ? "change" : "points"],
+    [["nothing", text(whole), ""], ...names.map(line)])),
+  make("p", { class: "note" }, `Measured on ${of} test nodes; the median on the nodes of the averages above. ` +
+    "A node that several kinds propose is hidden with the kind of its place in the list.")];
+}
+
+// How many predictions change without neighbours, and what becomes of them; for values how much they change.
+function changesText({ changed, nodes, became_wrong: wrong, became_right: right, mean_change: change }) {
+  if (!isNumber(changed)) return `predictions change by ${plain(change)} on average`;
+  if (changed === 0) return "no prediction changes";
+  const verb = (count, one, many) => `${counted(count)} ${count === 1 ? one : many}`;
+  const kept = changed - wrong - right;
+  const ends = [verb(wrong, "becomes wrong", "become wrong"), verb(right, "becomes right", "become right"),
+    ...(kept ? [verb(kept, "stays wrong", "stay wrong")] : [])];
+  return `${counted(changed)} of ${counted(nodes)} predictions ${changed === 1 ? "changes" : "change"}: ${ends.join(", ")}`;
+}
+
+function changeText(metric, value) {
+  if (isError(metric)) return signed(value);
+  const points = (100 * Math.abs(value)).toFixed(1);
+  return `${Number(points) === 0 ? "" : value < 0 ? MINUS : "+"}${points}`;
 }
 
 // The effects that are drawn, with the number of nodes and the fractions of attention.

@@ -7,6 +7,7 @@ const SECTIONS = [
   ["slices", "Accuracy by class, degree and homophily", sliceSection],
   ["calibration", "Calibration", calibrationSection],
   ["composition", "Composition of token lists", compositionSection],
+  ["neighbours", "What the neighbours add", neighboursSection],
   ["faithfulness", "Faithfulness", faithfulnessSection],
   ["rewiring", "Rewiring", rewiringSection],
   ["criteria", "Four criteria", criteriaSection],
