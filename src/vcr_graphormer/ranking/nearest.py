@@ -36,7 +36,7 @@ ENTRY_BYTES = 8  # of a row: float32 and its int32 column
 SCALING_BYTES = 32  # per entry while rows are scaled; measured on 100,000 generated rows of 64 columns
 SEARCH_BYTES = 40  # per candidate while pynndescent searches; measured on 100,000 generated rows of 64 columns
 # Wider rows are projected to so many dense columns for the approximate search: sparse rows take it ten times as long.
-SEARCHED_COLUMNS = 512
+SEARCHED_COLUMNS = 1024
 
 
 @dataclass(frozen=True, eq=False)
