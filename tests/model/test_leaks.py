@@ -94,6 +94,8 @@ def test_flipping_the_own_label_changes_no_input_of_the_own_row(
         structure_tokens=4,
         content_tokens=6,
         link_tokens=3,
+        nearest_tokens=3,
+        nearest="hops" if self_loops else "features",
         super_tokens=super_tokens,
         self_loops=self_loops,
         content=content,
@@ -110,7 +112,7 @@ def test_flipping_the_own_label_changes_no_input_of_the_own_row(
             continue
         _same(item.name, getattr(before, item.name), getattr(after, item.name))
     torch.manual_seed(0)
-    layout = Layout(2, {"structure": 4, "content": 6, "links": 3})
+    layout = Layout(2, {"structure": 4, "content": 6, "links": 3, "nearest": 3})
     read = VCRGraphormer(model, layout, num_features=6, num_outputs=3, num_labels=3, num_nodes=120)
     for training in (False, True):
         outputs = []

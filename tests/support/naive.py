@@ -278,3 +278,19 @@ def link_similarity(graph: Graph, source: int, most: int) -> list[float]:
     lengths = [math.sqrt(sum(weight**2 for weight in row.values())) for row in rows]
     common = [sum(weight * rows[source].get(w, 0.0) for w, weight in row.items()) for row in rows]
     return [found and found / (lengths[source] * length) for found, length in zip(common, lengths, strict=True)]
+
+
+def feature_similarity(graph: Graph, source: int, with_hop: bool) -> list[float]:
+    """Cosine of the source's feature row with all rows; with the hop, the mean of the cosines of X and of PX."""
+    raw: Any = graph.features
+    matrices = [np.asarray(raw.todense() if hasattr(raw, "todense") else raw, dtype=np.float64)]
+    if with_hop:
+        matrices.append(step_matrix(graph, False) @ matrices[0])
+    found = []
+    for other in range(graph.num_nodes):
+        cosines = []
+        for matrix in matrices:
+            length = math.hypot(*matrix[source]) * math.hypot(*matrix[other])
+            cosines.append(float(matrix[source] @ matrix[other]) / length if length else 0.0)
+        found.append(sum(cosines) / len(cosines))
+    return found

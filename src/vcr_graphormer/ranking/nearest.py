@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 import scipy.sparse as sp
@@ -32,9 +33,10 @@ FORMAT_VERSION = 1
 KIND = "nearest"
 ROWS = ("indptr", "indices", "values")
 ENTRY_BYTES = 8  # of a row: float32 and its int32 column
-# Bytes per entry while rows are scaled, counted in `_unit_rows`: node, square and quotient; and the matrix before.
-SCALING_BYTES = 32
-MOSTLY_DENSE = 0.25  # fraction of entries from which the approximate search is faster on dense rows; chosen by hand
+SCALING_BYTES = 32  # per entry while rows are scaled; measured on 100,000 generated rows of 64 columns
+SEARCH_BYTES = 40  # per candidate while pynndescent searches; measured on 100,000 generated rows of 64 columns
+# Wider rows are projected to so many dense columns for the approximate search: sparse rows take it ten times as long.
+SEARCHED_COLUMNS = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +114,8 @@ class FeatureRanker:
                 table = np.zeros((columns, max(1, min(LANES, part.stop - part.start))), dtype=np.float32)
                 rank_all_rows(nodes[part], *rows, STEP, table, *lists)
             else:
-                table, seen = np.zeros((columns, 1), dtype=np.float32), np.full(num_nodes, -1)
-                rank_candidates(nodes[part], *rows, STEP, self.candidates, table, seen, *lists)
+                column, seen = np.zeros(columns, dtype=np.float32), np.full(num_nodes, -1)
+                rank_candidates(nodes[part], *rows, STEP, self.candidates, column, seen, *lists)
 
         count = default_threads(how.get("threads"))
         with ThreadPoolExecutor(count) as pool:
@@ -127,9 +129,8 @@ class FeatureRanker:
         tables = threads * 4 * LANES * graph.num_features * (1 + cls.with_hop)
         entries, searching = cls._entries(graph), 0
         if graph.num_nodes > EXACT_NODES:
-            # The dense rows, their trees and heaps, as pynndescent keeps them; and `seen` of each thread.
-            dense = 4 * graph.num_nodes * graph.num_features * (1 + cls.with_hop)
-            searching = min(dense, ENTRY_BYTES * entries) + (12 * 4 * CANDIDATES + 8 * threads) * graph.num_nodes
+            dense = 4 * min(SEARCHED_COLUMNS, graph.num_features * (1 + cls.with_hop))
+            searching = (2 * dense + SEARCH_BYTES * CANDIDATES + 8 * threads) * graph.num_nodes
         return {"neighbours by features": (ENTRY_BYTES + SCALING_BYTES) * entries + tables + searching}
 
     @classmethod
@@ -185,14 +186,19 @@ def _with_hop(graph: Graph) -> sp.csr_matrix:
 
 
 def _candidates(rows: sp.csr_matrix, seed: int) -> NDArray[np.int32]:
-    """Return about the nearest nodes of each node, by pynndescent.
+    """Return about the nearest nodes of each node, by pynndescent; wide rows are multiplied by random signs first.
 
-    One thread: with more of them, what it finds depends on their number (results/neighbours_by_features.json).
+    One thread: with more of them, what it finds depends on their number.
     """
     from pynndescent import NNDescent
 
-    mostly_dense = rows.nnz > MOSTLY_DENSE * rows.shape[0] * rows.shape[1]
-    data = rows.toarray() if mostly_dense else rows
-    index = NNDescent(data, metric="cosine", n_neighbors=CANDIDATES, random_state=seed, n_jobs=1)
+    if rows.shape[1] <= SEARCHED_COLUMNS:
+        dense = rows.toarray()
+    else:
+        signs = np.array([-1, 1], dtype=np.float32)
+        dense = rows @ np.random.default_rng(seed).choice(signs, (rows.shape[1], SEARCHED_COLUMNS))
+    with catch_warnings():
+        simplefilter("ignore", UserWarning)  # it finds fewer nodes for some, as for rows of zeros
+        index = NNDescent(dense, metric="cosine", n_neighbors=CANDIDATES, random_state=seed, n_jobs=1)
     found: NDArray[np.int32] = index.neighbor_graph[0].astype(np.int32)
     return found

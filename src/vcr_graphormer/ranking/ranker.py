@@ -24,7 +24,7 @@ class Ranking:
     ids : int32 [m, k]
         Node ids, or n + s for super node s; padded with -1 if fewer than k nodes can be reached.
     scores : float32 [m, k]
-        PageRank scores, or similarities of links; 0 for padding.
+        PageRank scores, or similarities of links or features; 0 for padding.
     sources : int64 [m]
         The node each row belongs to.
     visits : int

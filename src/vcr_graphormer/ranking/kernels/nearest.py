@@ -44,17 +44,16 @@ def rank_all_rows(sources, indptr, indices, values, step, table, ids, scores):
 
 
 @jit
-def rank_candidates(sources, indptr, indices, values, step, candidates, table, seen, ids, scores):
+def rank_candidates(sources, indptr, indices, values, step, candidates, column, seen, ids, scores):
     """Compare each source with its candidates and with theirs only; the rest is as in `rank_all_rows`.
 
-    `table`: float32 [columns, 1], zero before and after. `seen`: int64 [n], -1 before.
+    `column`: float32 [columns], zero before and after. `seen`: int64 [n], -1 before.
     """
     k = ids.shape[1]
     score, node = np.empty(k, dtype=np.float32), np.empty(k, dtype=np.int32)
-    product = np.empty(1, np.float32)
     for row in range(len(sources)):
         u = sources[row]
-        put(indptr, indices, values, u, table[:, 0])
+        put(indptr, indices, values, u, column)
         size, seen[u] = 0, row
         for i in range(-1, candidates.shape[1]):
             w = u if i < 0 else candidates[u, i]  # first the source's own candidates
@@ -62,10 +61,10 @@ def rank_candidates(sources, indptr, indices, values, step, candidates, table, s
                 v = candidates[w, j]
                 if v >= 0 and seen[v] != row:
                     seen[v] = row
-                    multiply(indptr, indices, values, v, table, product)
-                    if product[0] > np.float32(step / 2):
-                        size = offer(score, node, size, rounded(product[0], step), v)
-        clear(indptr, indices, u, table[:, 0])
+                    product = multiply_column(indptr, indices, values, v, column)
+                    if product > np.float32(step / 2):
+                        size = offer(score, node, size, rounded(product, step), v)
+        clear(indptr, indices, u, column)
         unload(score, node, size, ids[row], scores[row])
 
 
@@ -103,6 +102,22 @@ def multiply(indptr, indices, values, v, table, product):
         for i in range(len(product)):
             product[i] += a * first[i]
         e += 1
+
+
+@jit
+def multiply_column(indptr, indices, values, v, column):
+    """Return the row of node v times one column, added in the order of `multiply`, so to the same bits."""
+    product = np.float32(0.0)
+    e, stop = indptr[v], indptr[v + 1]
+    while e + 4 <= stop:
+        a, b = values[e] * column[indices[e]], values[e + 1] * column[indices[e + 1]]
+        c, d = values[e + 2] * column[indices[e + 2]], values[e + 3] * column[indices[e + 3]]
+        product += (a + b) + (c + d)
+        e += 4
+    while e < stop:
+        product += values[e] * column[indices[e]]
+        e += 1
+    return product
 
 
 @jit
