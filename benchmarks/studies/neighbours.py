@@ -27,13 +27,13 @@ from benchmarks.common import GRAPHS, load_graph, markdown_table, new_parser, ra
 from benchmarks.workbench import Workbench
 from vcr_graphormer.data.tasks import measure
 from vcr_graphormer.model.batches import Batch
-from vcr_graphormer.model.transformer import Path as Reader
-from vcr_graphormer.model.transformer import Seen, VCRGraphormer
+from vcr_graphormer.model.transformer import ListReader, VCRGraphormer
 from vcr_graphormer.ranking.connections import Connections
+from vcr_graphormer.ranking.nearest import FeatureRanker
 from vcr_graphormer.ranking.pagerank import Ranker
 from vcr_graphormer.ranking.ranker import Ranking, empty_lists
 from vcr_graphormer.ranking.second_level import with_weights
-from vcr_graphormer.tokens.kinds import CONTENT, STRUCTURE, Kind
+from vcr_graphormer.tokens.kinds import CONTENT, NEAREST, STRUCTURE, Kind
 from vcr_graphormer.tokens.layout import Layout
 from vcr_graphormer.training.devices import find_device
 from vcr_graphormer.training.inference import compute
@@ -83,16 +83,18 @@ class Form(VCRGraphormer):
         count, value = self.start
         self.gate = nn.Parameter(torch.full((count,), value))
         if self.own_layers:
-            self.own = Reader().add_path(self.config, self.own_layers, self.num_outputs)
+            self.own = ListReader().add_path(self.config, self.own_layers, self.num_outputs)
 
-    def read(self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None) -> Seen:
+    def read(
+        self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Return what both paths see."""
         assert self.own is not None
         vectors, weights = self.encode(tokens, mask, attention)
         places = slice(self.layout.first_neighbour)
         own_vectors, _ = self.own.encode(tokens[:, places], None if mask is None else mask[:, places])
         logits = self.combine(self.own.head(own_vectors), self.head(vectors), own_vectors)
-        return Seen(logits, own_vectors, weights)
+        return logits, own_vectors, weights
 
     def combine(self, first: Tensor, second: Tensor, own_vectors: Tensor) -> Tensor:
         """Return the logits from those of the first and of the second path."""
@@ -146,7 +148,9 @@ class PerKind(Form):
         self.start = (len(layout.counts), 0.55)
         super().__init__(config, layout, **sizes)
 
-    def read(self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None) -> Seen:
+    def read(
+        self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Return what both paths see."""
         assert self.own is not None
         places = slice(self.layout.first_neighbour)
@@ -161,13 +165,15 @@ class PerKind(Form):
             shown[:, self.layout.places(kind)] = True
             vectors, _ = self.read_out(tokens, shown if mask is None else shown & mask)
             logits = logits + self.gate[number].tanh() * self.head(vectors)
-        return Seen(logits, own_vectors, weights)
+        return logits, own_vectors, weights
 
 
 class Votes(Form):
     """Votes of the neighbours, in proportion to their scores, through the head of the first path."""
 
-    def read(self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None) -> Seen:
+    def read(
+        self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Return what both paths see."""
         assert self.own is not None
         first = self.layout.first_neighbour
@@ -177,7 +183,7 @@ class Votes(Form):
         scores = scores if mask is None else scores * mask[:, first:]
         scores = scores / scores.sum(1, keepdim=True).clamp(min=1e-6)
         logits = self.own.head(own_vectors) + self.gate.tanh() * (scores[..., None] * votes).sum(1)
-        return Seen(logits, own_vectors, weights)
+        return logits, own_vectors, weights
 
     def tokens(self, batch: Batch, projected: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Remember the scores of the batch, then return its tokens."""
@@ -303,8 +309,8 @@ KINDS = {
     "with repeats": Variant({"distinct": False}, QUARTER),
     "structure only": Variant({"content_tokens": 0}, QUARTER),
     "content only": Variant({"structure_tokens": 0}, QUARTER),
-    "nearest by features": Variant({"nearest_tokens": 8, "nearest": "features"}, QUARTER),
-    "nearest by hops": Variant({"nearest_tokens": 8, "nearest": "hops"}, QUARTER),
+    "nearest by features": Variant(model=QUARTER, kinds=lambda *_: (kind_of("by_features", FeatureRanker, NEAREST),)),
+    "nearest by hops": Variant({"nearest_tokens": 8}, QUARTER),
     "links": Variant({"link_tokens": 8}, QUARTER),
     "brightened": Variant(
         {"content_tokens": 0}, QUARTER, kinds=lambda *_: (kind_of("brightened", Brightened, CONTENT["labels"]),)

@@ -77,7 +77,7 @@ def test_effects_of_kinds_equal_hand_made_masks(combine: str, distinct: bool, st
         for name, places in HIDDEN.items():
             kept = torch.ones(1, 1 + HOPS + STRUCTURE + CONTENT, dtype=torch.bool) if mask is None else mask.clone()
             kept[:, places] = False
-            expected = model.read(tokens, kept).logits.softmax(-1)[0].detach().numpy()
+            expected = model.read(tokens, kept)[0].softmax(-1)[0].detach().numpy()
             np.testing.assert_allclose(found.without[name][node], expected, atol=1e-6)
             column = found.column[node]
             effect = found.outputs[node, column] - found.without[name][node, column]

@@ -95,7 +95,6 @@ def test_flipping_the_own_label_changes_no_input_of_the_own_row(
         content_tokens=6,
         link_tokens=3,
         nearest_tokens=3,
-        nearest="hops" if self_loops else "features",
         super_tokens=super_tokens,
         self_loops=self_loops,
         content=content,

@@ -18,7 +18,7 @@ from vcr_graphormer import ConfigError, FeatureRanker, Graph, GraphError, HopFea
 from vcr_graphormer.ranking import nearest
 from vcr_graphormer.ranking.kernels.nearest import LANES
 from vcr_graphormer.tokens import build as tokens
-from vcr_graphormer.tokens.resources import needed_disk, needed_memory
+from vcr_graphormer.tokens.resources import needed_memory
 
 RANKERS = (FeatureRanker, HopFeatureRanker)
 ONLY_NEAREST = TokenConfig(hops=0, structure_tokens=0, content_tokens=0, content="labels", nearest_tokens=5)
@@ -188,12 +188,11 @@ def test_saved_and_opened(ranker: type[FeatureRanker], approximate: bool, tmp_pa
         other.open(tmp_path / "ranker", graph)
 
 
-@pytest.mark.parametrize("by", ["features", "hops"])
-def test_every_executor_makes_the_same_lists(by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_executor_makes_the_same_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens, "SOURCES_AT_ONCE", 130)
-    graph, config = list_graph(), replace(ONLY_NEAREST, nearest=by, content="features")
+    graph, config = list_graph(), replace(ONLY_NEAREST, content="features")
     store = vcr.tokenize(graph, None, config, tmp_path / "threads")
-    expected = {"features": FeatureRanker, "hops": HopFeatureRanker}[by].prepare(graph).rank(k=5)
+    expected = HopFeatureRanker.prepare(graph).rank(k=5)
     np.testing.assert_array_equal(store.ids("nearest"), expected.ids)
     np.testing.assert_array_equal(store.scores("nearest"), expected.scores)
     assert (np.asarray(store.assignment("nearest")) == -1).all()
@@ -203,14 +202,9 @@ def test_every_executor_makes_the_same_lists(by: str, tmp_path: Path, monkeypatc
     assert all_bytes(vcr.tokenize(graph, None, config, tmp_path / "path", executor=Here())) == all_bytes(store)
 
 
-def test_stores_name_what_they_compare_only_where_they_do(tmp_path: Path) -> None:
-    assert not {"nearest", "nearest_tokens"} & TokenConfig(nearest="features").to_dict().keys()
-    both = {"nearest": "hops", "nearest_tokens": 5}
-    assert both.items() <= ONLY_NEAREST.to_dict().items()
-    config = replace(ONLY_NEAREST, content="features")
-    vcr.tokenize(list_graph(), None, config, tmp_path / "t")
-    with pytest.raises(StoreError, match="setting nearest"):
-        vcr.tokenize(list_graph(), None, replace(config, nearest="features"), tmp_path / "t")
+def test_stores_name_the_setting_only_where_it_counts() -> None:
+    assert "nearest_tokens" not in TokenConfig().to_dict()
+    assert ONLY_NEAREST.to_dict()["nearest_tokens"] == 5
 
 
 def test_features_are_needed(tmp_path: Path) -> None:
@@ -219,8 +213,6 @@ def test_features_are_needed(tmp_path: Path) -> None:
         vcr.tokenize(plain, None, config, tmp_path / "t")
     with pytest.raises(GraphError, match="no features, which nearest neighbours compare"):
         FeatureRanker.prepare(plain)
-    with pytest.raises(ConfigError, match="tokens.nearest is 'links'"):
-        TokenConfig(nearest="links").check()
     with pytest.raises(ConfigError, match="tokens.nearest_tokens is -1"):
         TokenConfig(nearest_tokens=-1).check()
 
@@ -230,15 +222,15 @@ def test_a_run_is_trained_and_explained_with_them(tmp_path: Path) -> None:
     split = vcr.Split.random(graph.labels, seed=0)
     config = replace(
         CONFIG,
-        tokens=replace(CONFIG.tokens, structure_tokens=0, content_tokens=0, nearest_tokens=3, nearest="features"),
+        tokens=replace(CONFIG.tokens, structure_tokens=0, content_tokens=0, nearest_tokens=3),
         model=replace(CONFIG.model, label_embedding=True),
         training=replace(CONFIG.training, epochs=2),
     )
     run = vcr.train(graph, split, config, tmp_path / "run", device="cpu")
     listed = [token.node for token in run.explain(7).tokens if token.kind == "nearest"]
-    assert listed == FeatureRanker.prepare(graph).rank([7], k=3).ids[0].tolist()
-    other = vcr.tokenize(graph, split.train, replace(config.tokens, nearest="hops"), tmp_path / "hops")
-    with pytest.raises(StoreError, match="tokens.nearest = hops, the model was trained with features"):
+    assert listed == HopFeatureRanker.prepare(graph).rank([7], k=3).ids[0].tolist()
+    other = vcr.tokenize(graph, split.train, replace(config.tokens, nearest_tokens=4), tmp_path / "four")
+    with pytest.raises(StoreError, match="tokens.nearest_tokens = 4, the model was trained with 3"):
         run.on(graph, other)
 
 
@@ -250,20 +242,18 @@ def test_disk_for_workers_is_about_what_is_saved(ranker: type[FeatureRanker], sp
     graph = Graph.open(Graph.from_edges(edges, 500, features=features).save(tmp_path / "graph"))
     saved = ranker.prepare(graph).save(tmp_path / "ranker", graph)
     size = sum(file.stat().st_size for file in saved.glob("*.npy"))
-    config = replace(ONLY_NEAREST, nearest="hops" if ranker.with_hop else "features")
-    counted = needed_disk(graph, config, by_path=True) - needed_disk(graph, config)
+    counted = ranker.saved_bytes(graph)
     # Hops are counted as if no node were isolated and no two neighbours shared a column.
     assert counted == pytest.approx(size, abs=600, rel=0.05 if ranker.with_hop else 0.001)
     assert counted > size - 600
 
 
 def test_memory_is_said_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = replace(ONLY_NEAREST, nearest="features")
     exact = 40 * 1500 * 6 + 2 * 4 * LANES * 6
-    assert needed_memory(list_graph(), config, 2) == {"neighbours by features": exact}
+    assert FeatureRanker.memory(list_graph(), 2, "metis") == {"neighbours by features": exact}
     monkeypatch.setattr(nearest, "EXACT_NODES", 1499)
     searching = 1500 * (2 * 4 * 6 + 40 * 30 + 8 * 2)
-    assert needed_memory(list_graph(), config, 2) == {"neighbours by features": exact + searching}
+    assert FeatureRanker.memory(list_graph(), 2, "metis") == {"neighbours by features": exact + searching}
     assert needed_memory(list_graph(), ONLY_NEAREST, 2)["neighbours by features"] > exact + searching
 
 

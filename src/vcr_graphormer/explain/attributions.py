@@ -186,7 +186,7 @@ def outputs_without(
         within_memory(inputs.device, memory_advice(size, inputs.num_tokens, model.config.hidden_channels)),
     ):
         for tokens, mask in _token_lists(model, inputs, nodes=nodes, size=size):
-            outputs = target.output_tensor(model.read(tokens, mask).logits)
+            outputs = target.output_tensor(model.read(tokens, mask)[0])
             hidden = _without_groups(model, tokens, shown=_shown(tokens, mask), outputs=outputs, target=target)
             whole.append(outputs.cpu().numpy())
             without.append(hidden.cpu().numpy())
@@ -214,7 +214,7 @@ def _masked_outputs(model: VCRGraphormer, tokens: Tensor, *, masks: Tensor, targ
     """Return the outputs [B, M, c] of each list under each of its masks [B, M, S]."""
     count, variants, length = masks.shape
     repeated = tokens.repeat_interleave(variants, 0)
-    logits = model.read(repeated, masks.reshape(count * variants, length)).logits
+    logits = model.read(repeated, masks.reshape(count * variants, length))[0]
     return target.output_tensor(logits).view(count, variants, -1)
 
 

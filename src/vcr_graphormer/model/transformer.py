@@ -29,14 +29,6 @@ class Attended(NamedTuple):
     readout: Tensor
 
 
-class Seen(NamedTuple):
-    """Logits [B, c], the vectors before the head [B, h] and the readout weights of the tokens [B, S]."""
-
-    logits: Tensor
-    vectors: Tensor
-    readout: Tensor
-
-
 class EncoderLayer(nn.Module):
     """A layer that normalizes first: Z̃ = MHA(LN(Z)) + Z, then FFN(LN(Z̃)) + Z̃."""
 
@@ -85,7 +77,7 @@ def _embedding(count: int, width: int) -> nn.Parameter:
     return nn.Parameter(torch.randn(count, width) * _EMBEDDING_SCALE)
 
 
-class Path(nn.Module):
+class ListReader(nn.Module):
     """Encoder layers, norm, readout and head: the way from projected token lists to logits."""
 
     def add_path(self, config: ModelConfig, layers: int, num_outputs: int) -> Self:
@@ -116,7 +108,7 @@ class Path(nn.Module):
         return (weights[:, None] @ kept)[:, 0], weights
 
 
-class VCRGraphormer(Path):
+class VCRGraphormer(ListReader):
     """The model of the paper, with its extensions: `forward(batch)` returns logits.
 
     Parameters
@@ -168,9 +160,9 @@ class VCRGraphormer(Path):
         self.label_hop_weight = self._label_weight(num_labels) if config.label_hops else None
         self.label_weight = self._label_weight(num_labels) if config.label_embedding else None
         self.add_path(config, config.layers, num_outputs)
-        self.own: Path | None = None
+        self.own: ListReader | None = None
         if config.combine == "gated":
-            self.own = Path().add_path(config, 0, num_outputs)
+            self.own = ListReader().add_path(config, 0, num_outputs)
             self.gate = nn.Parameter(torch.full((), _GATE_START))
 
     def _label_weight(self, num_labels: int) -> nn.Parameter:
@@ -178,7 +170,7 @@ class VCRGraphormer(Path):
 
     def forward(self, batch: Batch, projected: Tensor | None = None) -> Tensor:
         """Return logits [B, c]. A batch without rows needs `projected`, the rows of all nodes by `project_rows`."""
-        return self.read(*self.tokens(batch, projected)).logits
+        return self.read(*self.tokens(batch, projected))[0]
 
     @property
     def vector_width(self) -> int:
@@ -187,30 +179,32 @@ class VCRGraphormer(Path):
 
     def represent(self, batch: Batch, projected: Tensor | None = None) -> Tensor:
         """Return each node's vector before the head [B, h]; of a gated model those of both paths [B, 2h]."""
-        return self.read(*self.tokens(batch, projected)).vectors
+        return self.read(*self.tokens(batch, projected))[1]
 
     def look(self, tokens: Tensor, mask: Tensor | None) -> Attended:
         """Return the logits of projected token lists, with the weights of the layers and readout of whole lists."""
         layers: list[Tensor] = []
-        seen = self.read(tokens, mask, layers)
+        logits, _, readout = self.read(tokens, mask, layers)
         shape = (0, len(tokens), self.config.heads, tokens.shape[1], tokens.shape[1])
         attention = torch.stack(layers) if layers else tokens.new_empty(shape)
-        return Attended(seen.logits, attention, seen.readout)
+        return Attended(logits, attention, readout)
 
-    def read(self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None) -> Seen:
-        """Return logits, vectors and readout weights of projected token lists.
+    def read(
+        self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return logits [B, c], vectors [B, h] and readout weights [B, S] of projected token lists.
 
         Append the attention weights of the layers that read whole lists to `attention` if it is given.
         """
         vectors, weights = self.encode(tokens, mask, attention)
         logits = self.head(vectors)
         if self.own is None:
-            return Seen(logits, vectors, weights)
+            return logits, vectors, weights
         own = slice(self.layout.first_neighbour)
         own_vectors, _ = self.own.encode(tokens[:, own], None if mask is None else mask[:, own])
         gate = self.gate.tanh()
         first, second = self._hide_paths(self.own.head(own_vectors), gate * logits)
-        return Seen(first + second, torch.cat([own_vectors, gate * vectors], 1), weights)
+        return first + second, torch.cat([own_vectors, gate * vectors], 1), weights
 
     def _hide_paths(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
         """While training, set the first path's logits to zero for some nodes, and the second path's for others."""

@@ -23,8 +23,8 @@ _CHANGES: dict[str, dict[str, int]] = {
 def load_preset(dataset: str, variant: str = "default") -> dict[str, dict[str, Any]]:
     """Return the TOML tables of a dataset's preset; empty where there is none, as for your own data.
 
-    `default` is the full method with our best settings; `no-neighbours` is the same without neighbours. `reduced` are the
-    best settings that leave parts of the method out; the first line of each file names them. `paper` is the paper's
+    `default` is the full method with our best settings; `no-neighbours` is the same without neighbours. `reduced` are
+    the best settings that leave parts of the method out; the first line of each file names them. `paper` is the paper's
     method with the authors' settings. Two variants of it leave something out: `hops` all neighbours (as NAGphormer
     does), `pagerank` all super nodes.
 

@@ -42,7 +42,7 @@ SIZES = ("num_features", "num_outputs", "num_labels", "num_nodes")
 _LISTS_AT_ONCE_CPU, _LISTS_AT_ONCE_GPU = 64, 4096
 # Settings that must be equal in the run and in the token lists that its model reads.
 _LIST_SETTINGS = (
-    *("hops", "structure_tokens", "content_tokens", "link_tokens", "nearest_tokens", "nearest"),
+    *("hops", "structure_tokens", "content_tokens", "link_tokens", "nearest_tokens"),
     *("distinct", "super_tokens", "self_loops"),
 )
 
@@ -213,7 +213,7 @@ class Run:
 
         The size counts. The sign says nothing, for the second path may learn either.
         """
-        return self._exact.model.opening(1).item() if self.config.model.combine == "gated" else None
+        return self._exact.model.gate.tanh().item() if self.config.model.combine == "gated" else None
 
     def check_finished(self) -> None:
         """Refuse a run that has no results yet."""
@@ -361,12 +361,11 @@ class Run:
             raise GraphError(
                 f"the graph has {graph.num_features} features but the model was trained on {self.about['num_features']}"
             )
-        made, trained = tokens.settings.to_dict(), self.config.tokens.to_dict()
         for name in _LIST_SETTINGS:
-            if made.get(name, 0) != trained.get(name, 0):  # left out where it changes nothing
+            made, trained = getattr(tokens.settings, name), getattr(self.config.tokens, name)
+            if made != trained:
                 raise StoreError(
-                    f"{tokens.path} was made with tokens.{name} = {made.get(name, 0)}, the model was trained with "
-                    f"{trained.get(name, 0)}"
+                    f"{tokens.path} was made with tokens.{name} = {made}, the model was trained with {trained}"
                 )
         counts, expected = list(tokens.layout.counts.items()), list(self.store.layout.counts.items())
         if counts != expected:

@@ -11,7 +11,6 @@ from ..ranking.connections import PARTITIONERS
 from ..ranking.exact import TOLERANCE, check_restart, check_tolerance
 
 CONTENTS = ("auto", "labels", "features", "links")
-NEAREST = ("hops", "features")
 SUPER_TOKENS = ("drop", "mean")
 SCORE_TYPES = ("float32", "float16")
 
@@ -38,9 +37,7 @@ class TokenConfig:
     link_tokens : int
         Neighbours that link to the same nodes, beside the other two kinds.
     nearest_tokens : int
-        Neighbours with the most similar features, beside the other kinds.
-    nearest : str
-        What these are compared by: `features`, or `hops` (features and those of the first hop).
+        Neighbours whose features, and features of the first hop, are most similar, beside the other kinds.
     distinct : bool
         Whether a node that several kinds propose takes one place only, so that later kinds go on to their next best.
     restart : float
@@ -69,8 +66,7 @@ class TokenConfig:
     structure_tokens: int = setting(8, "neighbours by PageRank with a super node per cluster (k̄)")
     content_tokens: int = setting(8, "neighbours by PageRank with a super node per label (k̂)")
     link_tokens: int = setting(0, "neighbours that link to the same nodes, beside the other two kinds")
-    nearest_tokens: int = setting(0, "neighbours with the most similar features, beside the other kinds")
-    nearest: str = setting("hops", "what nearest neighbours are compared by: features, or hops (X and PX)")
+    nearest_tokens: int = setting(0, "neighbours with the most similar features and hop features, beside the others")
     distinct: bool = setting(True, "no node twice in a list: a later kind of neighbours goes on to its next best")
     restart: float = setting(0.15, "probability that a walk returns to its node in each step (1 - α)")
     tolerance: float = setting(TOLERANCE, "of the ranking, relative to the k-th score; smaller: more exact, slower")
@@ -84,14 +80,13 @@ class TokenConfig:
 
     def check(self) -> TokenConfig:
         """Refuse values out of range, whatever the graph; `kinds.resolve` compares them with a graph."""
-        for name in ("structure_tokens", "content_tokens", "link_tokens"):
+        for name in ("structure_tokens", "content_tokens", "link_tokens", "nearest_tokens"):
             check_whole(self, "tokens", name, 0)
         check_restart(self.restart)
         check_tolerance(self.tolerance)
         check_seed(self.seed)
         check_choice(self, "tokens", "partitioner", PARTITIONERS)
         check_choice(self, "tokens", "content", CONTENTS)
-        check_choice(self, "tokens", "nearest", NEAREST)
         check_choice(self, "tokens", "super_tokens", SUPER_TOKENS)
         check_choice(self, "tokens", "score_type", SCORE_TYPES)
         return self
@@ -99,7 +94,6 @@ class TokenConfig:
     def to_dict(self) -> dict[str, Any]:
         """Return all settings; one that is younger than the first stores is left out where it changes nothing."""
         unused = {name for name, value in YOUNGER.items() if getattr(self, name) == value}
-        unused |= {"nearest"} if "nearest_tokens" in unused else set()
         return {name: value for name, value in asdict(self).items() if name not in unused}
 
     @classmethod

@@ -1,7 +1,7 @@
 """Kinds of neighbours: one description each. Building, inputs, explanation and report loop over them.
 
 To add a kind, describe it here: its name, how many tokens, which super nodes, which ranker. Only this file compares the
-texts of the settings `tokens.content` and `tokens.nearest`.
+texts of the setting `tokens.content`.
 """
 
 from __future__ import annotations
@@ -48,12 +48,6 @@ def _links() -> type[NodeRanker]:
     from ..ranking.links import LinkRanker
 
     return LinkRanker
-
-
-def _by_features() -> type[NodeRanker]:
-    from ..ranking.nearest import FeatureRanker
-
-    return FeatureRanker
 
 
 def _by_hop_features() -> type[NodeRanker]:
@@ -171,18 +165,13 @@ STRUCTURE = Kind(
     settings=("clusters", *_RANKED),
 )
 LINKS = Kind("links", lambda config: config.link_tokens, ranker=_links, labels=_no_labels, settings=_STORED)
-_NEAREST = Kind(
+NEAREST = Kind(
     "nearest",
-    lambda config: config.nearest_tokens if config.nearest == "features" else 0,
-    ranker=_by_features,
+    lambda config: config.nearest_tokens,
+    ranker=_by_hop_features,
     check=_check_features,
     labels=_no_labels,
-    settings=("nearest", "seed", *_STORED),
-)
-_NEAREST_HOPS = replace(
-    _NEAREST,
-    count=lambda config: config.nearest_tokens if config.nearest == "hops" else 0,
-    ranker=_by_hop_features,
+    settings=("seed", *_STORED),
 )
 _BY_LABELS = Kind(
     "content",
@@ -206,8 +195,7 @@ CONTENT: Mapping[str, Kind] = {
     "features": _BY_FEATURES,
     "links": replace(LINKS, name="content", count=_BY_LABELS.count),
 }
-# Kinds that stand in a list only where a setting asks for them. The last two are stored under the same name.
-OPTIONAL = (LINKS, _NEAREST, _NEAREST_HOPS)
+OPTIONAL = (LINKS, NEAREST)  # kinds that stand in a list only where a setting asks for them
 
 
 def kinds_of(config: TokenConfig) -> tuple[Kind, ...]:
