@@ -92,6 +92,14 @@ def test_accuracy_tables(protocol: str) -> None:
             assert name in page
 
 
+@pytest.mark.parametrize(("study", "page"), [("gates", "log.md"), ("kinds", "accuracy.md")])
+def test_tables_of_neighbours(study: str, page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    neighbours = benchmark("studies.neighbours", monkeypatch)
+    rows = [json.loads(line) for line in (ROOT / "results" / "neighbours" / f"{study}.jsonl").read_text().splitlines()]
+    assert {row["variant"] for row in rows} <= neighbours.STUDIES[study].keys()
+    assert between((ROOT / "docs" / page).read_text(), study) == neighbours.table(rows, "hops only")
+
+
 def test_balanced_table(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = json.loads((ROOT / "results" / "balanced.json").read_text())["rows"]
     assert [len(row["MLP"]) for row in rows] == [len(row["reduced"]) for row in rows] == [10, 10, 10]
