@@ -284,6 +284,9 @@ CHANGES: dict[str, Any] = {
     "feature_dropout": 0.3,
     "embedding_dropout": 0.3,
     "token_dropout": 0.3,
+    "combine": "gated",
+    "neighbour_dropout": 0.5,
+    "own_dropout": 0.5,
     "epochs": 3,
     "batch_size": 20,
     "micro_batch": 5,
@@ -313,10 +316,11 @@ def test_every_setting_changes_something(graph: Graph, split: Split, store: Toke
     base = replace(TRAINING, epochs=4, learning_rate=0.003, patience=4)
     if name == "patience":
         base = replace(base, epochs=30, learning_rate=0.05, warmup_steps=0, patience=30)
-    model = replace(MODEL, **changed) if name in {item.name for item in fields(ModelConfig)} else MODEL
+    before = replace(MODEL, combine="gated") if name in ("neighbour_dropout", "own_dropout") else MODEL
+    model = replace(before, **changed) if name in {item.name for item in fields(ModelConfig)} else before
     training = replace(base, **changed) if name in {item.name for item in fields(TrainConfig)} else base
     results = []
-    for settings in ((base, MODEL), (training, model)):
+    for settings in ((base, before), (training, model)):
         trainer = make_trainer(graph, split, store, *settings)
         trainer.fit()
         results.append([(row["epoch"], row["loss"], row["val"], row["val_loss"]) for row in trainer.history])
