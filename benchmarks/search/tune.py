@@ -79,8 +79,8 @@ def propose(trial: optuna.Trial, graph: vcr.Graph) -> vcr.Config:
         heads=8,
         layers=trial.suggest_int("layers", 1, 2),
         combine="gated",
-        neighbour_dropout=trial.suggest_float("neighbour_dropout", 0.0, 0.5, step=0.25),
-        own_dropout=trial.suggest_float("own_dropout", 0.0, 0.5, step=0.25),
+        neighbour_dropout=trial.suggest_categorical("neighbour_dropout", [0.0, 0.25, 0.33, 0.5]),
+        own_dropout=trial.suggest_categorical("own_dropout", [0.0, 0.25, 0.33, 0.5]),
         dropout=trial.suggest_float("dropout", 0.0, 0.7, step=0.1),
         attention_dropout=trial.suggest_float("attention_dropout", 0.0, 0.5, step=0.1),
         readout=trial.suggest_categorical("readout", ["attention", "mean", "target"]),
@@ -130,25 +130,29 @@ def guesses(current: dict[str, Any]) -> list[dict[str, Any]]:
         {"readout": "attention", "neighbour_dropout": 0.25},
         {"nearest_tokens": 8, "link_tokens": 8, "label_embedding": True},
         open_wide | {"link_tokens": 8, "nearest_tokens": 8},
+        {"neighbour_dropout": 0.33, "own_dropout": 0.33},
+        {"neighbour_dropout": 0.33, "own_dropout": 0.33, "nearest_tokens": 8, "label_embedding": True},
     ]
     return [base | change for change in changes]
 
 
 def best_so_far(log: Path, dataset: str, directed: bool, names: list[str], count: int = 3) -> list[dict[str, Any]]:
-    """Return the settings of the best trials of this graph in the log that were judged on all splits."""
+    """Return the settings of the best trials of the full method in the log that were judged on all splits."""
     rows = [json.loads(line) for line in log.read_text().splitlines()] if log.is_file() else []
     # Older rows have the accuracy of the best epoch, which is too high; rows that choose.py added have no settings.
     rows = [row for row in rows if row.get("score") == SCORE and "config" in row]
     mine = [row for row in rows if row["dataset"] == dataset and row["directed"] == directed]
-    whole = sorted((row for row in mine if row.get("whole")), key=lambda row: -float(np.mean(row["val"])))
-    return [pick(row["config"], names) for row in whole[:count]]
+    mine = [row for row in mine if row.get("whole") and row["config"]["model"].get("combine") == "gated"]
+    best = sorted(mine, key=lambda row: -float(np.mean(row["val"])))
+    return [pick(row["config"], names) for row in best[:count]]
 
 
 def pick(config: dict[str, Any], names: list[str]) -> dict[str, Any]:
     """Return the settings that the search varies from a whole configuration."""
-    values = {**config["tokens"], **config["model"], **config["training"]}
     # A setting that is newer than the log had its default then.
-    return {name: values.get(name, getattr(vcr.ModelConfig, name, None)) for name in names}
+    values = {**asdict(vcr.TokenConfig()), **asdict(vcr.ModelConfig()), **asdict(vcr.TrainConfig())}
+    values |= {**config["tokens"], **config["model"], **config["training"]}
+    return {name: values[name] for name in names}
 
 
 def crossed_accuracy(bench: Workbench, split: vcr.Split, config: vcr.Config) -> float:

@@ -87,14 +87,14 @@ class Form(VCRGraphormer):
 
     def read(
         self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
         """Return what both paths see."""
         assert self.own is not None
         vectors, weights = self.encode(tokens, mask, attention)
         places = slice(self.layout.first_neighbour)
         own_vectors, _ = self.own.encode(tokens[:, places], None if mask is None else mask[:, places])
         logits = self.combine(self.own.head(own_vectors), self.head(vectors), own_vectors)
-        return logits, own_vectors, weights
+        return logits, (own_vectors,), weights
 
     def combine(self, first: Tensor, second: Tensor, own_vectors: Tensor) -> Tensor:
         """Return the logits from those of the first and of the second path."""
@@ -150,7 +150,7 @@ class PerKind(Form):
 
     def read(
         self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
         """Return what both paths see."""
         assert self.own is not None
         places = slice(self.layout.first_neighbour)
@@ -165,7 +165,7 @@ class PerKind(Form):
             shown[:, self.layout.places(kind)] = True
             vectors, _ = self.read_out(tokens, shown if mask is None else shown & mask)
             logits = logits + self.gate[number].tanh() * self.head(vectors)
-        return logits, own_vectors, weights
+        return logits, (own_vectors,), weights
 
 
 class Votes(Form):
@@ -173,7 +173,7 @@ class Votes(Form):
 
     def read(
         self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
         """Return what both paths see."""
         assert self.own is not None
         first = self.layout.first_neighbour
@@ -183,7 +183,7 @@ class Votes(Form):
         scores = scores if mask is None else scores * mask[:, first:]
         scores = scores / scores.sum(1, keepdim=True).clamp(min=1e-6)
         logits = self.own.head(own_vectors) + self.gate.tanh() * (scores[..., None] * votes).sum(1)
-        return logits, own_vectors, weights
+        return logits, (own_vectors,), weights
 
     def tokens(self, batch: Batch, projected: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Remember the scores of the batch, then return its tokens."""

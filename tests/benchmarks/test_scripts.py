@@ -87,7 +87,16 @@ def test_the_search_can_be_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.mean(best["val"]) > 0.38
     found = tune.best_so_far(log, "Actor", True, sorted(tune.NAMES))
     assert len(found) == 3
-    assert found[0]["hidden_channels"] == best["config"]["model"]["hidden_channels"]
+    graph = vcr.generate(2000, 6000, features=8, classes=3)
+    for settings in found:
+        trial = tune.optuna.trial.FixedTrial(settings)
+        proposed = tune.propose(trial, graph)
+        assert (proposed.model.combine, proposed.tokens.distinct) == ("gated", True)
+        assert {
+            **asdict(proposed.tokens),
+            **asdict(proposed.model),
+            **asdict(proposed.training),
+        }.items() >= settings.items()
 
 
 @quiet

@@ -25,7 +25,7 @@ def test_train_evaluate_predict_embed(tmp_path: Path) -> None:
     gated = run("train", "--out", str(tmp_path / "gated"), *SHORT, "--set", "model.combine=gated")
     gate = Run.open(tmp_path / "gated", "cpu").gate
     assert gate is not None
-    assert f"neighbours: the gate is open by {gate:.2f} of 1\n" in gated
+    assert f"the gate for the whole list is open by {abs(gate):.2f} of 1 (0.50 at the start)\n" in gated
     assert "holds a run already" in run("train", "--out", out, *SHORT, code=1)
     assert "digits: accuracy" in run("train", "--resume", out)  # finished: shown as it is
     assert "leave out the other options" in run("train", "--resume", out, "--out", out, code=1)

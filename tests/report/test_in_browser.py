@@ -174,6 +174,7 @@ def make_data(
             "fraction_changed": 0.0538,
             "became_right": 78,
             "became_wrong": 133,
+            "stayed_wrong": 1,
         },
         "faithfulness": {
             "effect": [0.84, 0.5, 0.31, 0.2],
@@ -353,7 +354,7 @@ def test_what_the_neighbours_add_is_said_in_words(visit: "Visit") -> None:
     assert "all structure" in joint
     assert "all neighbours\t" not in joint  # the same as all of the only kind
     assert "1 of 3,944 predictions changes: 1 becomes wrong, 0 become right." in text(
-        changed=1, became_wrong=1, became_right=0
+        changed=1, became_wrong=1, became_right=0, stayed_wrong=0
     )
     values = text(metric="rmse", whole=2.0, without={"hop": 3.0, "neighbours": 2.5}, changed=None, mean_change=0.3)
     assert "rmse rises from 2.00 to 2.50; predictions change by 0.300 on average." in values

@@ -60,6 +60,13 @@ def test_reduced_settings_are_valid_and_say_what_they_leave_out(name: str) -> No
     assert ("without a transformer" in first) == (config.model.layers == 0)
 
 
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if name != "default"])
+@pytest.mark.parametrize("dataset", ["digits", "some/where"])
+def test_data_without_presets_has_no_variants(dataset: str, variant: str) -> None:
+    with pytest.raises(ConfigError, match=f"variant {variant} is for the paper's datasets: {dataset} is not among"):
+        load_preset(dataset, variant)
+
+
 def test_reduced_settings_of_other_datasets_are_refused() -> None:
     with pytest.raises(ConfigError, match="there are no settings of variant reduced for Reddit"):
         load_preset("Reddit", "reduced")

@@ -48,6 +48,12 @@ def test_every_setting_is_explained(config: Any) -> None:
             (name, 1.0, SHARE)
             for name in ("dropout", "attention_dropout", "feature_dropout", "embedding_dropout", "token_dropout")
         ),
+        ("neighbour_dropout", 1.0, SHARE),
+        ("own_dropout", -1, SHARE),
+        ("own_dropout", float("nan"), SHARE),
+        ("own_dropout", 0.3, "it needs model.combine = 'gated'"),
+        ("neighbour_dropout", 0.3, "it needs model.combine = 'gated'"),
+        ("combine", "gatd", "it must be joint or gated"),
         ("dropout", -0.1, SHARE),
         ("dropout", float("nan"), SHARE),
         ("dropout", False, SHARE),
@@ -59,6 +65,12 @@ def test_model_rules(name: str, value: Any, rule: str) -> None:
     changed: dict[str, Any] = {name: value}
     with pytest.raises(ConfigError, match=re.escape(f"model.{name} is {value!r}; {rule}")):
         ModelConfig(**changed).check(num_hops=3)
+
+
+def test_both_paths_cannot_be_hidden() -> None:
+    ModelConfig(combine="gated", neighbour_dropout=0.5, own_dropout=0.5).check(num_hops=3)
+    with pytest.raises(ConfigError, match="neighbour_dropout and model.own_dropout are together more than 1"):
+        ModelConfig(combine="gated", neighbour_dropout=0.5, own_dropout=0.6).check(num_hops=3)
 
 
 def test_heads_divide_the_width() -> None:

@@ -112,8 +112,9 @@ def print_history(run: Run) -> None:
     times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in metrics["timings"].items())
     text = f"{metrics['parameters']:,} parameters on {metrics['device']}; {times}"
     make_console().print(text, highlight=False)
-    if run.gate is not None:
-        make_console().print(f"neighbours: the gate is open by {abs(run.gate):.2f} of 1", highlight=False)
+    if run.gate is not None and run.store.layout.num_neighbours:
+        text = f"the gate for the whole list is open by {abs(run.gate):.2f} of 1 (0.50 at the start)"
+        make_console().print(text, highlight=False)
 
 
 def _number(value: float | None) -> str:
@@ -150,7 +151,7 @@ def print_explanation(explanation: Explanation) -> None:
     title = escape(f"node {explanation.node}{name}: {prediction}; its label: {label}")
     caption = (
         "attention, readout: weight of the token in the encoder and in the final vector. "
-        "effect: by how much hiding the token lowers the number above."
+        "effect: by how much hiding the token lowers the number above. score: by the first of the kinds named."
     )
     table = Table(title=title, caption=caption)
     for column in ("token", "node", "score", "hops away", "training label", "attention", "readout", "effect"):
@@ -176,7 +177,7 @@ def print_explanation(explanation: Explanation) -> None:
     console.print(table)
     console.print(escape(_without_neighbours(explanation)), highlight=False)
     for kind, effect in explanation.kind_effects.items():
-        name = {"hop": "all hops", "neighbours": "all neighbours"}.get(kind, f"all {kind} neighbours")
+        name = {"hop": "all hops", "neighbours": "all neighbours"}.get(kind, f"all neighbours in {kind} places")
         console.print(f"  effect of {name} together: {effect:+.4f}", highlight=False)
 
 
@@ -205,18 +206,18 @@ def _without_neighbours(explanation: Explanation) -> str:
 
 def print_neighbours(row: dict[str, Any]) -> None:
     """Print what the neighbours add to a run: `report.numbers.neighbours` in words."""
-    sentences = [] if row["gate"] is None else [f"The gate is open by {abs(row['gate']):.2f} of 1."]
     if row["median_effect"] is None:
-        sentences.append("The lists have no neighbours.")
-    else:
-        sentences.append(f"Half of all single neighbours have an effect below {row['median_effect']:.2g}, up or down.")
-    if "whole" in row:
+        make_console().print("The lists have no neighbours.")
+        return
+    sentences = [] if row["gate"] is None else [f"The gate is open by {abs(row['gate']):.2f} of 1 (0.50 at the start)."]
+    sentences.append(f"Half of all single neighbours have an effect below {row['median_effect']:.2g}, up or down.")
+    if "whole" in row and not math.isnan(row["whole"]):
         metric, hidden = str(row["metric"]).replace("_", " "), row["without"]["neighbours"]
         sentences.append(f"With all neighbours hidden, {metric} goes from {row['whole']:.4f} to {hidden:.4f}")
         if "changed" in row:
             sentences[-1] += (
                 f"; {row['changed']:,} of {row['nodes']:,} predictions change: {row['became_wrong']:,} become wrong, "
-                f"{row['became_right']:,} become right"
+                f"{row['became_right']:,} become right, {row['stayed_wrong']:,} stay wrong"
             )
         sentences[-1] += " (on test nodes)."
     make_console().print(" ".join(sentences), highlight=False)

@@ -31,7 +31,7 @@ def explain(
 ) -> None:
     """Show which tokens a prediction depends on. Lists score, distance, attention and effect of each token."""
     from ..report.numbers import describe_rewiring, summarize
-    from ..report.page import write_explanation
+    from ..report.page import finite, write_explanation
     from ..runs.run import Run
     from .console import StageProgress, print_explanation, print_kinds, print_rewiring
 
@@ -46,7 +46,7 @@ def explain(
         with StageProgress() as progress:
             summary = summarize(opened, SUMMARY_NODES, progress)
         if as_json:
-            typer.echo(json.dumps(summary, indent=1))
+            typer.echo(json.dumps(finite(summary), indent=1, allow_nan=False))
         else:
             print_kinds(summary)
         return

@@ -79,8 +79,8 @@ class ModelConfig:
     feature_dropout: float = setting(0.0, "fraction of the entries of input features hidden in training")
     embedding_dropout: float = setting(0.0, "fraction of the entries of projected tokens hidden in training")
     token_dropout: float = setting(0.0, "fraction of whole tokens hidden in training, never the target")
-    neighbour_dropout: float = setting(0.0, "gated: fraction of nodes that are trained without the second path")
-    own_dropout: float = setting(0.0, "gated: fraction of nodes that are trained without the first path")
+    neighbour_dropout: float = setting(0.0, "gated: fraction of nodes trained without the path of the whole list")
+    own_dropout: float = setting(0.0, "gated: fraction of nodes trained without the path of node and hops")
 
     def check(self, num_hops: int) -> ModelConfig:
         """Refuse values out of range, or more hops than the token lists have."""
@@ -95,10 +95,14 @@ class ModelConfig:
             "embedding_dropout",
             "token_dropout",
             "neighbour_dropout",
+            "own_dropout",
         ):
             check_fraction(self, "model", name)
         check_choice(self, "model", "readout", READOUTS)
         check_choice(self, "model", "combine", COMBINATIONS)
+        for name in ("neighbour_dropout", "own_dropout"):
+            if getattr(self, name) and self.combine != "gated":
+                raise ConfigError(f"model.{name} is {getattr(self, name)}; it needs model.combine = 'gated'")
         if self.neighbour_dropout + self.own_dropout > 1:
             raise ConfigError(
                 "model.neighbour_dropout and model.own_dropout are together more than 1: lower one of them"

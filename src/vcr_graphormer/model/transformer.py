@@ -179,7 +179,7 @@ class VCRGraphormer(ListReader):
 
     def represent(self, batch: Batch, projected: Tensor | None = None) -> Tensor:
         """Return each node's vector before the head [B, h]; of a gated model those of both paths [B, 2h]."""
-        return self.read(*self.tokens(batch, projected))[1]
+        return torch.cat(self.read(*self.tokens(batch, projected))[1], 1)
 
     def look(self, tokens: Tensor, mask: Tensor | None) -> Attended:
         """Return the logits of projected token lists, with the weights of the layers and readout of whole lists."""
@@ -191,20 +191,20 @@ class VCRGraphormer(ListReader):
 
     def read(
         self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return logits [B, c], vectors [B, h] and readout weights [B, S] of projected token lists.
+    ) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
+        """Return logits [B, c], the vector of each path [B, h] and readout weights [B, S] of projected token lists.
 
         Append the attention weights of the layers that read whole lists to `attention` if it is given.
         """
         vectors, weights = self.encode(tokens, mask, attention)
         logits = self.head(vectors)
         if self.own is None:
-            return logits, vectors, weights
+            return logits, (vectors,), weights
         own = slice(self.layout.first_neighbour)
         own_vectors, _ = self.own.encode(tokens[:, own], None if mask is None else mask[:, own])
         gate = self.gate.tanh()
         first, second = self._hide_paths(self.own.head(own_vectors), gate * logits)
-        return first + second, torch.cat([own_vectors, gate * vectors], 1), weights
+        return first + second, (own_vectors, gate * vectors), weights
 
     def _hide_paths(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
         """While training, set the first path's logits to zero for some nodes, and the second path's for others."""

@@ -103,6 +103,7 @@ def neighbours(run: Run, attributions: Attributions, progress: Progress | None =
     if not len(effects) or run.graph.labels is None:
         return row
     labels, test = np.asarray(run.graph.labels), run.split.test
+    test = test[test < len(labels)]  # `Run.on` may have been given a smaller graph
     labelled = test[known_labels(labels[test])]
     if not len(labelled):
         return row
@@ -130,12 +131,13 @@ def _changes(
     truth = labels.reshape(len(labels), -1)
     before, after = (task.decide(outputs).reshape(truth.shape) for outputs in (whole, without))
     was_right, is_right = (((decided == truth) | (truth < 0)).all(1) for decided in (before, after))
-    changed = (before != after).any(1)
+    changed = ((before != after) & (truth >= 0)).any(1)
     return {
         "changed": int(changed.sum()),
         "fraction_changed": float(changed.mean()),
         "became_right": int((is_right & ~was_right).sum()),
         "became_wrong": int((was_right & ~is_right).sum()),
+        "stayed_wrong": int((changed & ~was_right & ~is_right).sum()),
     }
 
 

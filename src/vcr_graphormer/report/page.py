@@ -72,19 +72,19 @@ def render(data: dict[str, Any]) -> str:
     from jinja2 import Environment, PackageLoader
     from markupsafe import Markup
 
-    text = json.dumps(_finite(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(finite(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     template = Environment(loader=PackageLoader("vcr_graphormer.report"), autoescape=True).get_template("report.html")
     return template.render(data=Markup(text), title=data["title"])
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """Replace NaN and infinity by None, for JSON has neither."""
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     if isinstance(value, float | np.floating):
         return float(value) if np.isfinite(value) else None
     return value

@@ -34,7 +34,8 @@ def load_preset(dataset: str, variant: str = "default") -> dict[str, dict[str, A
     if variant not in VARIANTS:
         raise unknown_name("variant", variant, VARIANTS)
     published = find_dataset(dataset)
-    if variant not in _FILES and (published is None or published.paper is None):
+    no_presets = published is None or (variant not in _FILES and published.paper is None)
+    if variant != "default" and no_presets:
         raise ConfigError(f"variant {variant} is for the paper's datasets: {dataset} is not among them")
     if published is None:
         return {}

@@ -209,9 +209,9 @@ class Run:
 
     @property
     def gate(self) -> float | None:
-        """Return how far the gate to the neighbours is open, -1 to 1; None if the model has none.
+        """Return how far the gate of a gated model is open, -1 to 1, for the path of the whole list; else None.
 
-        The size counts. The sign says nothing, for the second path may learn either.
+        It starts at 0.5. The size counts; the sign says nothing, for the second path may learn either.
         """
         return self._exact.model.gate.tanh().item() if self.config.model.combine == "gated" else None
 

@@ -71,7 +71,10 @@ class TokenStore(TokenLists):
         """Refuse another graph, split or configuration, and name what differs; otherwise return this store."""
         different = differences(identity, self.identity)
         if different:
-            raise StoreError(f"{self.path} belongs to another {', '.join(different)}: tokenize into another folder")
+            way = "tokenize into another folder"
+            if different == ["setting distinct"]:
+                way += f", or set tokens.distinct={str(self.settings.distinct).lower()}, as it was made"
+            raise StoreError(f"{self.path} belongs to another {', '.join(different)}: {way}")
         return self
 
     @property

@@ -284,11 +284,10 @@ function neighboursSection(data) {
 }
 
 // How many predictions change without neighbours, and what becomes of them; for values how much they change.
-function changesText({ changed, nodes, became_wrong: wrong, became_right: right, mean_change: change }) {
+function changesText({ changed, nodes, became_wrong: wrong, became_right: right, stayed_wrong: kept, mean_change: change }) {
   if (!isNumber(changed)) return `predictions change by ${plain(change)} on average`;
   if (changed === 0) return "no prediction changes";
   const verb = (count, one, many) => `${counted(count)} ${count === 1 ? one : many}`;
-  const kept = changed - wrong - right;
   const ends = [verb(wrong, "becomes wrong", "become wrong"), verb(right, "becomes right", "become right"),
     ...(kept ? [verb(kept, "stays wrong", "stay wrong")] : [])];
   return `${counted(changed)} of ${counted(nodes)} predictions ${changed === 1 ? "changes" : "change"}: ${ends.join(", ")}`;
