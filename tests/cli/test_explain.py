@@ -29,7 +29,7 @@ def test_a_node(folder: Path, tmp_path: Path) -> None:
     for word in ("self", "hop 1", "hop 2", "structure", "content", "effect", "brightened: n", "faded: n"):
         assert word in text
     assert re.search(r"Without its neighbours the model would (still )?say (a\[b\]|b|c)", text)
-    for kind in ("hops", "structure neighbours", "content neighbours", "neighbours"):
+    for kind in ("hops", "neighbours in structure places", "neighbours in content places", "neighbours"):
         assert re.search(rf"effect of all {kind} together: [+-]0\.\d{{4}}\n", text)
     found = json.loads(command("explain", str(folder), "--node", "5", "--class", "a[b]", "--json"))
     assert list(found["kind_effects"]) == ["hop", "structure", "content", "neighbours"]
