@@ -257,6 +257,15 @@ def test_memory_is_said_before(monkeypatch: pytest.MonkeyPatch) -> None:
     assert needed_memory(list_graph(), ONLY_NEAREST, 2)["neighbours by features"] > exact + searching
 
 
+def test_the_search_leaves_the_number_of_threads_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(nearest, "EXACT_NODES", 10)
+    before = torch.get_num_threads()
+    FeatureRanker.prepare(list_graph())
+    assert torch.get_num_threads() == before == 1
+
+
 @pytest.mark.parametrize("k", [0, True, 2.5])
 def test_bad_lengths(k: Any) -> None:
     with pytest.raises(ConfigError, match="k is .*whole number of at least 1"):

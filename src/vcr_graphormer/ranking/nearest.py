@@ -191,13 +191,16 @@ def _candidates(rows: sp.csr_matrix, seed: int) -> NDArray[np.int32]:
     One thread: with more of them, what it finds depends on their number.
     """
     from pynndescent import NNDescent
+    from threadpoolctl import threadpool_limits
 
     if rows.shape[1] <= SEARCHED_COLUMNS:
         dense = rows.toarray()
     else:
         signs = np.array([-1, 1], dtype=np.float32)
         dense = rows @ np.random.default_rng(seed).choice(signs, (rows.shape[1], SEARCHED_COLUMNS))
-    with catch_warnings():
+    # The limit ends with the search. Without it, OpenMP would go on with all cores afterwards, whatever it had before,
+    # and torch's sums would have other bits.
+    with catch_warnings(), threadpool_limits(1, user_api="openmp"):
         simplefilter("ignore", UserWarning)  # it finds fewer nodes for some, as for rows of zeros
         index = NNDescent(dense, metric="cosine", n_neighbors=CANDIDATES, random_state=seed, n_jobs=1)
     found: NDArray[np.int32] = index.neighbor_graph[0].astype(np.int32)
