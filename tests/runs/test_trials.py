@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from benchmarks.workbench import Workbench
 
 import vcr_graphormer as vcr
 from tests.support.runs import CONFIG
 from vcr_graphormer import Graph, Split
+from vcr_graphormer.runs.trials import Workbench
 
 
 @pytest.fixture(scope="module")
