@@ -19,6 +19,7 @@ from ..explain.slices import by_class, by_degree, by_homophily, calibration, con
 from ..ranking.pagerank import Ranker
 from ..ranking.second_level import coarse_clusters
 from ..runs.run import Run
+from ..runs.tuning import ABOUT_FILE, Tuning
 from ..tokens.layout import NEIGHBOURS
 
 EXACT_ARCS = 3_000_000  # in larger graphs exact PageRank would take longer than the rest of the page
@@ -240,3 +241,24 @@ def costs(run: Run) -> list[dict[str, Any]]:
     rows = [{"name": name, **{key: stage[key] for key in ("seconds", "peak_bytes")}} for name, stage in stages.items()]
     timings = run.metrics.get("timings", {})
     return rows + [{"name": name, "seconds": value} for name, value in timings.items() if name != "tokenize"]
+
+
+def tuning(run: Run) -> dict[str, Any] | None:
+    """Return the trials of the search that found the settings, best first, and the best score after each trial."""
+    if not (run.path / ABOUT_FILE).is_file():
+        return None
+    search = Tuning.open(run.path)
+    scores = [np.nan if entry.score is None else entry.score for entry in search.entries]
+    best = (np.fmin if search.lower else np.fmax).accumulate(scores).tolist() if scores else []
+    rows = [
+        {
+            "trial": entry.number,
+            "recipe": entry.recipe,
+            "score": entry.score,
+            "epochs": entry.epochs,
+            "seconds": entry.seconds,
+            "changes": entry.error or ", ".join(f"{name} = {value}" for name, value in search.changes(entry).items()),
+        }
+        for entry in search.ranked
+    ]
+    return {"metric": search.metric, "scores": scores, "best": best, "rows": rows, "skipped": search.skipped}

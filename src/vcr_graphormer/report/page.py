@@ -113,6 +113,7 @@ def collect(run: Run, nodes: int = SAMPLE, seed: int = 0, progress: Progress | N
             "training": asdict(run.config.training),
         },
         "history": {key: [row[key] for row in run.history] for key in ("epoch", "loss", "val_loss", "val")},
+        "tuning": numbers.tuning(run),
         "classes": class_names(run),
         "task": run.task,
         "averaged": len(averaged.nodes),

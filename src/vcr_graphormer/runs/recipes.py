@@ -96,6 +96,9 @@ def fit_recipe(recipe: Recipe, graph: Graph, split: Split, fixed: Tables) -> Con
     if TASKS[graph.task].gives_values:
         adapted["training"]["label_smoothing"] = 0.0
     config = changed(changed(config, adapted), fixed)
+    # Fewer hops than the recipe has are enough for fewer hops in tokens.
+    clipped = {name: min(getattr(config.model, name), config.tokens.hops) for name in ("rich_tokens", "label_hops")}
+    config = changed(config, {"model": {**clipped, **fixed.get("model", {})}})
     return check_fit(with_epochs(config, config.training.epochs, train, fixed=fixed), graph, split)
 
 

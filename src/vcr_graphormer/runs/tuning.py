@@ -53,7 +53,7 @@ _DERIVED = ("warmup_steps", "patience")  # settings that follow from others and 
 
 
 @dataclass(frozen=True)
-class Entry:
+class TuningTrial:
     """One finished trial: a line of `tuning.jsonl`.
 
     Attributes
@@ -98,7 +98,7 @@ class Tuning:
     """What a folder knows about its search: metric, finished trials, recipes that were skipped with the reason."""
 
     metric: str
-    entries: tuple[Entry, ...]
+    entries: tuple[TuningTrial, ...]
     skipped: dict[str, str]
 
     @classmethod
@@ -117,13 +117,13 @@ class Tuning:
         return self.metric in LOWER_IS_BETTER
 
     @property
-    def ranked(self) -> list[Entry]:
+    def ranked(self) -> list[TuningTrial]:
         """Return the trials, best first: those judged in full before the others, failed ones last."""
         return rank_entries(self.entries, self.lower)
 
-    def best(self, count: int) -> list[Entry]:
+    def best(self, count: int) -> list[TuningTrial]:
         """Return the best trials whose settings differ in more than the number of epochs."""
-        different: dict[str, Entry] = {}
+        different: dict[str, TuningTrial] = {}
         for entry in self.ranked:
             training = {**entry.settings.get("training", {}), **dict.fromkeys(("epochs", *_DERIVED))}
             settings = json.dumps({**entry.settings, "training": training}, sort_keys=True)
@@ -131,7 +131,7 @@ class Tuning:
                 different.setdefault(settings, entry)
         return list(different.values())[:count]
 
-    def changes(self, entry: Entry) -> dict[str, Any]:
+    def changes(self, entry: TuningTrial) -> dict[str, Any]:
         """Return how the settings of a step differ from its recipe, as `section.name` and value."""
         if entry.rung <= _FULL:
             return {}
@@ -287,7 +287,7 @@ class Plan:
         """Return what the progress display calls it."""
         return f"trial {self.number}: {self.recipe}" + ("" if self.rung <= _FULL else ", changed")
 
-    def seconds(self, entries: Sequence[Entry]) -> float:
+    def seconds(self, entries: Sequence[TuningTrial]) -> float:
         """Return how long it will take, as far as earlier trials can tell."""
         same = [entry for entry in entries if entry.recipe == self.recipe and entry.epochs]
         if not same:
@@ -374,7 +374,7 @@ class Search:
                 f"was begun with"
             )
 
-    def next(self, entries: Sequence[Entry]) -> Plan | None:
+    def next(self, entries: Sequence[TuningTrial]) -> Plan | None:
         """Return the trial that follows finished ones; None if there is nothing left to try."""
         number, lower = len(entries) + 1, self.metric in LOWER_IS_BETTER
         names, start = list(self.configs), 0
@@ -403,7 +403,7 @@ class Search:
         return with_epochs(config, epochs, len(self.split.train), fixed=self.fixed)
 
     @staticmethod
-    def config_of(entry: Entry) -> Config:
+    def config_of(entry: TuningTrial) -> Config:
         """Return the settings of a finished trial."""
         return changed(Config(), entry.settings)
 
@@ -417,7 +417,7 @@ class Search:
             # A search without any result would be of no use, so the first trial takes the time it needs.
             limit = left if tuning.best(1) else math.inf
             if plan is None and not has_optuna():
-                text = "optuna is not installed: the search ends with the recipes (pip install 'vcr-graphormer[search]')"
+                text = "optuna is not installed, so the search ends with the recipes: pip install optuna"
                 warnings.warn(text, UserWarning, stacklevel=2)
             if plan is None or plan.seconds(tuning.entries) > limit:
                 break
@@ -443,10 +443,10 @@ class Search:
 
         return on_epoch
 
-    def _judge(self, bench: Workbench, plan: Plan, on_epoch: Callable[[Trainer], None]) -> Entry:
+    def _judge(self, bench: Workbench, plan: Plan, on_epoch: Callable[[Trainer], None]) -> TuningTrial:
         """Train and judge once. Settings that cannot be trained, such as those whose loss is infinite, get no score."""
         start = time.monotonic()
-        entry = Entry(plan.number, plan.recipe, plan.rung, differences(plan.config, Config()))
+        entry = TuningTrial(plan.number, plan.recipe, plan.rung, differences(plan.config, Config()))
         try:
             judged = bench.judge(self.split, plan.config, on_epoch=on_epoch)
         except VCRError as error:
@@ -499,10 +499,10 @@ class Search:
         )
 
 
-def rank_entries(entries: Sequence[Entry], lower: bool) -> list[Entry]:
+def rank_entries(entries: Sequence[TuningTrial], lower: bool) -> list[TuningTrial]:
     """Return trials, best first: those judged in full before the others, failed ones last, ties by number."""
 
-    def key(entry: Entry) -> tuple[bool, bool, float, int]:
+    def key(entry: TuningTrial) -> tuple[bool, bool, float, int]:
         score = math.inf if entry.score is None else entry.score if lower else -entry.score
         return entry.score is None, not entry.full, score, entry.number
 
@@ -540,7 +540,7 @@ def cut_half_line(file: Path) -> None:
             os.truncate(file, whole)
 
 
-def _read_entries(file: Path) -> list[Entry]:
+def _read_entries(file: Path) -> list[TuningTrial]:
     """Return the trials in a file; a half-written last line is left out."""
     if not file.is_file():
         return []
@@ -548,7 +548,7 @@ def _read_entries(file: Path) -> list[Entry]:
     entries = []
     for number, line in enumerate(lines, start=1):
         try:
-            entry = Entry(**json.loads(line))
+            entry = TuningTrial(**json.loads(line))
         except (ValueError, TypeError) as error:
             raise StoreError(f"{file} line {number} is damaged: delete it and all lines after it") from error
         if entry.number != number:
