@@ -338,12 +338,12 @@ def test_the_leaderboard_of_a_search(visit: "Visit") -> None:
     page = visit(make_data())
     section = page.locator("#tuning")
     rows = [[cell.strip() for cell in row.locator("th, td").all_text_contents()] for row in section.locator("tr").all()]
-    assert rows[1] == ["1", "hops", "81.25%", "60", "2.50 s", "model.layers = 2"]
-    assert rows[4] == ["4", EVIL, "–", "60", "2.50 s", "the loss became inf"]
+    assert rows[1] == ["1", "hops", "model.layers = 2", "81.25%", "60", "2.50 s"]
+    assert rows[4] == ["4", EVIL, "the loss became inf", "–", "60", "2.50 s"]
     text = section.inner_text()
     assert "4 trials, judged by validation nodes only. The best is hops with 81.25%." in text
     assert "Not tried: adjacency (adjacency rows are for at most 50,000 nodes)." in text
-    marks, line = (section.locator(f"[data-series='{name}']") for name in ("score of the trial", "best so far"))
+    marks, line = (section.locator(f"[data-series='{name}']") for name in ("score of the trial", "the winner so far"))
     assert (marks.locator(".mark").count(), marks.locator(".line").count()) == (3, 0)  # the failed trial has none
     assert line.locator(".line").count() == 1
 

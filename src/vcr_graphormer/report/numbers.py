@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -243,13 +243,11 @@ def costs(run: Run) -> list[dict[str, Any]]:
     return rows + [{"name": name, "seconds": value} for name, value in timings.items() if name != "tokenize"]
 
 
-def tuning(run: Run) -> dict[str, Any] | None:
-    """Return the trials of the search that found the settings, best first, and the best score after each trial."""
+def tuning(run: Run) -> dict[str, Any]:
+    """Return `tuning`, the trials of the search that found the settings, best first; nothing if there was none."""
     if not (run.path / ABOUT_FILE).is_file():
-        return None
+        return {}
     search = Tuning.open(run.path)
-    scores = [np.nan if entry.score is None else entry.score for entry in search.entries]
-    best = (np.fmin if search.lower else np.fmax).accumulate(scores).tolist() if scores else []
     rows = [
         {
             "trial": entry.number,
@@ -261,4 +259,9 @@ def tuning(run: Run) -> dict[str, Any] | None:
         }
         for entry in search.ranked
     ]
-    return {"metric": search.metric, "scores": scores, "best": best, "rows": rows, "skipped": search.skipped}
+    # What would win if the search had ended there: trials in full count before those with fewer epochs.
+    best = [replace(search, entries=search.entries[: count + 1]).ranked[0].score for count in range(len(rows))]
+    scores = [entry.score for entry in search.entries]
+    return {
+        "tuning": {"metric": search.metric, "scores": scores, "best": best, "rows": rows, "skipped": search.skipped}
+    }

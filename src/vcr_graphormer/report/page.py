@@ -113,7 +113,6 @@ def collect(run: Run, nodes: int = SAMPLE, seed: int = 0, progress: Progress | N
             "training": asdict(run.config.training),
         },
         "history": {key: [row[key] for row in run.history] for key in ("epoch", "loss", "val_loss", "val")},
-        "tuning": numbers.tuning(run),
         "classes": class_names(run),
         "task": run.task,
         "averaged": len(averaged.nodes),
@@ -126,7 +125,7 @@ def collect(run: Run, nodes: int = SAMPLE, seed: int = 0, progress: Progress | N
         "stages": numbers.costs(run),
         "explorer": _explorer(run, explored, wrong=_wrong(run, predicted)),
     }
-    return data | numbers.correctness(run, predicted)
+    return data | numbers.correctness(run, predicted) | numbers.tuning(run)
 
 
 def _command(run: Run) -> str:

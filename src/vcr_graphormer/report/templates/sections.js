@@ -125,12 +125,12 @@ function tuningSection({ tuning }) {
   const at = scores.map((_, place) => place + 1);
   const series = [
     { name: "score of the trial", values: scores, line: false, ...SERIES_STYLES[0] },
-    { name: "best so far", values: best, ...SERIES_STYLES[1] },
+    { name: "the winner so far", values: best, ...SERIES_STYLES[1] },
   ];
   const listing = (chosen) => scrolling("Trials of the search", table(
-    ["rank", "recipe", "score", "epochs", "time", "changed in the recipe"],
-    chosen.map(({ recipe, score, epochs, seconds, changes }, place) => [String(place + 1), recipe, text(score), counted(epochs),
-      secondsText(seconds), changes])));
+    ["rank", "recipe", "changed in the recipe", "score", "epochs", "time"],
+    chosen.map(({ recipe, changes, score, epochs, seconds }, place) => [String(place + 1), recipe, changes, text(score),
+      counted(epochs), secondsText(seconds)]), { left: 3 }));
   const left = Object.entries(skipped ?? {}).map(([name, reason]) => `${name} (${reason})`);
   return [
     make("p", {}, `${counted(rows.length)} trials, judged by validation nodes only. The best is ${rows[0].recipe} with ` +
