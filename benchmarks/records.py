@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import this_command, variant_config
-from benchmarks.workbench import Workbench
 from vcr_graphormer.base.files import read_json, write_json
 from vcr_graphormer.data.datasets import load_dataset, load_splits, paper_split
 from vcr_graphormer.data.graph import Graph
@@ -17,6 +16,7 @@ from vcr_graphormer.data.tasks import TASKS, choose_metric
 from vcr_graphormer.errors import ConfigError, StoreError
 from vcr_graphormer.runs.config import BEFORE, Config
 from vcr_graphormer.runs.run import versions
+from vcr_graphormer.runs.trials import Workbench
 from vcr_graphormer.training.devices import find_device
 
 PROTOCOLS = {

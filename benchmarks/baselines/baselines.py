@@ -25,7 +25,7 @@ from benchmarks.baselines.bench import Bench, test_accuracy
 from benchmarks.baselines.models import MODELS, propose
 from benchmarks.common import GRAPHS, load_graph, new_parser, percent, random_splits
 from benchmarks.records import Record, choose_split
-from benchmarks.search.tune import FIRST_SEED, SCORE, crossed
+from benchmarks.search.tune import FIRST_SEED, SCORE, crossed_accuracy
 from vcr_graphormer.training.devices import find_device
 
 SPLITS = {"Texas": 10}  # of the search; 2 elsewhere
@@ -47,7 +47,7 @@ def search(bench: Bench, model: str, trials: int, log: Path) -> dict[str, Any]:
     def judge(settings: dict[str, Any]) -> list[float]:
         values: list[float] = []
         for split, others in zip(splits, means, strict=True):
-            values.append(crossed(bench.train(model, settings, split, seed=0)[0]))
+            values.append(crossed_accuracy(bench.train(model, settings, split, seed=0)[0]))
             if np.mean(values) < np.median([*others, np.mean(values)]):
                 break
         row = {"dataset": bench.graph.name, "model": model, "score": SCORE, "val": values, "settings": settings}

@@ -18,9 +18,9 @@ import numpy as np
 
 import vcr_graphormer as vcr
 from benchmarks.common import load_graph, new_parser, random_splits
-from benchmarks.search.tune import SCORE, crossed_accuracy
-from benchmarks.workbench import Workbench
+from benchmarks.search.tune import SCORE, crossed_score
 from vcr_graphormer.runs.config import BEFORE
+from vcr_graphormer.runs.trials import Workbench
 from vcr_graphormer.training.devices import find_device
 
 FIRST_SEED = 200  # not a seed of the search, which starts at 100
@@ -93,7 +93,7 @@ def main() -> None:
             benches[directed] = Workbench(graph, find_device(arguments.device))
         bench = benches[directed]
         splits = random_splits(bench.graph, range(FIRST_SEED, FIRST_SEED + arguments.splits))
-        again = [crossed_accuracy(bench, split, config) for split in splits]
+        again = [crossed_score(bench, split, config) for split in splits]
         row["mean"] = float(np.mean([*row["val"], *again]))
         with arguments.logs[0].open("a") as file:
             file.write(json.dumps({"dataset": arguments.dataset, "again": again, "first": row["val"]}) + "\n")

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,8 @@ import optuna
 
 import vcr_graphormer as vcr
 from benchmarks.common import load_graph, new_parser, random_splits
-from benchmarks.workbench import Workbench
+from vcr_graphormer.runs.trials import Workbench, crossed
+from vcr_graphormer.tokens.kinds import Kind
 from vcr_graphormer.training.devices import find_device
 
 FIRST_SEED = 100
@@ -55,7 +58,7 @@ NAMES = (
     *("embedding_dropout", "token_dropout", "epochs", "batch_size", "learning_rate", "weight_decay", "label_smoothing"),
     "average",
 )
-SCORE = "crossed"  # the name in the log of the score that `crossed` computes
+SCORE = "crossed"  # the name in the log of the score that `crossed_score` computes
 
 
 def propose(trial: optuna.Trial, graph: vcr.Graph) -> vcr.Config:
@@ -155,29 +158,23 @@ def pick(config: dict[str, Any], names: list[str]) -> dict[str, Any]:
     return {name: values[name] for name in names}
 
 
-def crossed_accuracy(bench: Workbench, split: vcr.Split, config: vcr.Config) -> float:
-    """Train once; return the accuracy of each half of the validation nodes at the best epoch of the other half."""
-    labels = np.asarray(bench.graph.labels)[split.val]
-    right: list[Any] = []
-    bench.train(
-        split, config, test=False, on_epoch=lambda trainer: right.append(trainer.val_logits.argmax(1) == labels)
-    )
-    return crossed(np.stack(right))
+def crossed_score(bench: Workbench, split: vcr.Split, config: vcr.Config, kinds: Sequence[Kind] = ()) -> float:
+    """Train once; return the crossed score, whatever the number of validation nodes."""
+    return bench.judge(split, config, crossed_below=math.inf, kinds=kinds).score
 
 
-def crossed(right: Any) -> float:
-    """Return that accuracy from which validation nodes were right after each epoch.
+def crossed_accuracy(right: Any) -> float:
+    """Return the crossed score from which validation nodes were right after each epoch.
 
     Parameters
     ----------
     right
         Booleans [epochs, nodes].
 
-    >>> crossed(np.array([[1, 0, 1, 1], [0, 1, 0, 1]]))  # the even nodes choose epoch 0, the odd ones epoch 1
+    >>> crossed_accuracy(np.array([[1, 0, 1, 1], [0, 1, 0, 1]]))  # the even nodes choose epoch 0, the odd ones epoch 1
     0.25
     """
-    halves = right[:, ::2], right[:, 1::2]
-    return float(np.mean([judged[chosen.mean(1).argmax()].mean() for chosen, judged in (halves, halves[::-1])]))
+    return float(np.mean(crossed(np.stack([right[:, ::2].mean(1), right[:, 1::2].mean(1)], 1))))
 
 
 class Search:
@@ -199,7 +196,7 @@ class Search:
         """Return the mean accuracy over the splits; poor settings stop after the first few and count a little less."""
         start, values = time.monotonic(), list[float]()
         for split, means in zip(self.splits, self.means, strict=True):
-            values.append(crossed_accuracy(self.bench, split, config))
+            values.append(crossed_score(self.bench, split, config))
             means.append(float(np.mean(values)))
             if means[-1] < np.median(means) or time.monotonic() > self.end:
                 break

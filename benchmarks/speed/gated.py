@@ -26,7 +26,7 @@ from benchmarks.common import (
     write_result,
 )
 from benchmarks.speed.steps import device_name, make_trainer, wait
-from benchmarks.workbench import Workbench
+from vcr_graphormer.runs.trials import Workbench
 from vcr_graphormer.training.devices import find_device
 
 GRAPHS = ("PubMed", "Computer", "Squirrel")

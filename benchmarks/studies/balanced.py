@@ -29,8 +29,8 @@ from benchmarks.common import (
     write_result,
 )
 from benchmarks.records import result_file
-from benchmarks.workbench import Workbench
 from vcr_graphormer.base.files import read_json
+from vcr_graphormer.runs.trials import Workbench
 from vcr_graphormer.training.devices import find_device
 
 GRAPHS = ("Texas", "Actor", "Squirrel")

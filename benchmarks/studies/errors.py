@@ -27,8 +27,8 @@ from benchmarks.common import (
     variant_config,
     write_result,
 )
-from benchmarks.workbench import Workbench
 from vcr_graphormer.explain.slices import Slice, by_class, by_degree, by_homophily, local_homophily
+from vcr_graphormer.runs.trials import Workbench
 from vcr_graphormer.training.devices import find_device
 from vcr_graphormer.training.trainer import Trainer
 

@@ -24,7 +24,7 @@ from benchmarks.common import (
     this_command,
     write_result,
 )
-from benchmarks.workbench import Workbench
+from vcr_graphormer.runs.trials import Workbench
 from vcr_graphormer.training.devices import find_device
 
 GRAPHS = ("Photo", "PubMed", "Squirrel", "Actor")

@@ -24,8 +24,7 @@ from torch import Tensor, nn
 
 import vcr_graphormer as vcr
 from benchmarks.common import GRAPHS, load_graph, markdown_table, new_parser, random_splits, variant_config
-from benchmarks.workbench import Workbench
-from vcr_graphormer.data.tasks import measure
+from benchmarks.search.tune import crossed_score
 from vcr_graphormer.model.batches import Batch
 from vcr_graphormer.model.transformer import ListReader, VCRGraphormer
 from vcr_graphormer.ranking.connections import Connections
@@ -33,6 +32,7 @@ from vcr_graphormer.ranking.nearest import FeatureRanker
 from vcr_graphormer.ranking.pagerank import Ranker
 from vcr_graphormer.ranking.ranker import Ranking, empty_lists
 from vcr_graphormer.ranking.second_level import with_weights
+from vcr_graphormer.runs.trials import Workbench
 from vcr_graphormer.tokens.kinds import CONTENT, NEAREST, STRUCTURE, Kind
 from vcr_graphormer.tokens.layout import Layout
 from vcr_graphormer.training.devices import find_device
@@ -353,21 +353,6 @@ def recipe(graph: vcr.Graph, variant: Variant, seed: int) -> vcr.Config:
     )
     tokens, model = replace(RECIPE.tokens, **variant.tokens), replace(RECIPE.model, **variant.model)
     return replace(RECIPE, tokens=tokens, model=model, training=training)
-
-
-def crossed_score(bench: Workbench, split: vcr.Split, config: vcr.Config, kinds: tuple[Kind, ...] = ()) -> float:
-    """Train once; return the metric of each half of the validation nodes at the best epoch of the other half."""
-    labels = np.asarray(bench.graph.labels)[split.val]
-    halves = slice(None, None, 2), slice(1, None, 2)
-    scores: list[list[float]] = []
-
-    def judge(trainer: Any) -> None:
-        outputs = trainer.target.outputs(trainer.val_logits)
-        scores.append([measure(trainer.metric, outputs[half], labels[half], trainer.task) for half in halves])
-
-    bench.train(split, config, test=False, on_epoch=judge, kinds=kinds)
-    table = np.array(scores)
-    return float(np.mean([table[table[:, 0].argmax(), 1], table[table[:, 1].argmax(), 0]]))
 
 
 def table(rows: list[dict[str, Any]], base: str, variants: Sequence[str] = ()) -> str:

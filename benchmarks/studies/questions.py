@@ -34,11 +34,11 @@ from benchmarks.common import (
     variant_config,
 )
 from benchmarks.records import with_defaults
-from benchmarks.workbench import Workbench
 from vcr_graphormer.base.files import write_json
 from vcr_graphormer.data.split import Split
 from vcr_graphormer.model.config import ModelConfig
 from vcr_graphormer.runs.run import versions
+from vcr_graphormer.runs.trials import Workbench
 from vcr_graphormer.tokens.config import TokenConfig
 from vcr_graphormer.tokens.kinds import Kind
 from vcr_graphormer.tokens.lists import TokenLists

@@ -45,6 +45,7 @@ _NAMES = {
     "runs.predictions": ("Predictions",),
     "runs.run": ("Run",),
     "runs.seeds": ("train_seeds",),
+    "runs.tuning": ("Tuning", "TuningState", "TuningTrial", "tune"),
     "tokens.build": ("tokenize",),
     "tokens.config": ("TokenConfig",),
     "tokens.hops": ("hop_features",),
@@ -82,6 +83,7 @@ if TYPE_CHECKING:  # type checkers do not see names that are imported on first u
     from .runs.predictions import Predictions
     from .runs.run import Run
     from .runs.seeds import train_seeds
+    from .runs.tuning import Tuning, TuningState, TuningTrial, tune
     from .tokens.build import tokenize
     from .tokens.config import TokenConfig
     from .tokens.hops import hop_features
@@ -129,6 +131,9 @@ __all__ = [
     "TrainConfig",
     "TrainingError",
     "Transfer",
+    "Tuning",
+    "TuningState",
+    "TuningTrial",
     "VCRError",
     "VCRGraphormer",
     "__version__",
@@ -150,6 +155,7 @@ __all__ = [
     "tokenize",
     "train",
     "train_seeds",
+    "tune",
     "write_report",
 ]
 

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import torch
 from benchmarks.common import variant_config
-from benchmarks.workbench import Workbench
 
 import vcr_graphormer as vcr
 from vcr_graphormer.ranking.links import LinkRanker
+from vcr_graphormer.runs.trials import Workbench
 
 FOLDER = Path(__file__).parent.parent.parent / "benchmarks"
 SHORT: dict[str, Any] = {"epochs": 2, "patience": 2}
@@ -55,7 +55,7 @@ def test_each_half_is_judged_at_the_epoch_the_other_half_chose(
     for chosen, judged in ((slice(0, None, 2), slice(1, None, 2)), (slice(1, None, 2), slice(0, None, 2))):
         best = max(range(4), key=lambda epoch: right[epoch][chosen].mean())
         values.append(right[best][judged].mean())
-    assert tune.crossed_accuracy(bench, split, CONFIG) == pytest.approx(np.mean(values))
+    assert tune.crossed_score(bench, split, CONFIG) == pytest.approx(np.mean(values))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_errors_are_those_of_the_epoch_the_other_half_chose(graph: vcr.Graph, mo
     tune, errors = load("search.tune", monkeypatch), load("studies.errors", monkeypatch)
     split, bench = vcr.Split.random(graph.labels, seed=0), Workbench(graph, torch.device("cpu"))
     right = errors.predict_validation(bench, split, CONFIG) == np.asarray(graph.labels)[split.val]
-    assert right.mean() == pytest.approx(tune.crossed_accuracy(bench, split, CONFIG))
+    assert right.mean() == pytest.approx(tune.crossed_score(bench, split, CONFIG))
 
 
 def test_the_search_can_be_read_back(monkeypatch: pytest.MonkeyPatch) -> None:

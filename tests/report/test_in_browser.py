@@ -95,6 +95,10 @@ def make_explorer(count: int, classes: int, layout: dict[str, int], total: int) 
     }
 
 
+def tuned(trial: int, recipe: str, score: float | None, changes: str = "") -> dict[str, Any]:
+    return {"trial": trial, "recipe": recipe, "score": score, "epochs": 60, "seconds": 2.5, "changes": changes}
+
+
 def make_data(
     count: int = 12, classes: int = 3, layout: dict[str, int] | None = None, total: int = 40, epochs: int = 8
 ) -> dict[str, Any]:
@@ -138,6 +142,18 @@ def make_data(
             "loss": [2.125 / epoch for epoch in range(1, epochs + 1)],
             "val_loss": [2.25 / epoch**0.7 for epoch in range(1, epochs + 1)],
             "val": [0.9534 - 0.5 / epoch**1.5 for epoch in range(1, epochs + 1)],
+        },
+        "tuning": {
+            "metric": "accuracy",
+            "scores": [0.75, None, 0.8125, 0.78],
+            "best": [0.75, 0.75, 0.8125, 0.8125],
+            "rows": [
+                tuned(3, "hops", 0.8125, "model.layers = 2"),
+                tuned(4, "hops", 0.78),
+                tuned(1, "full", 0.75),
+                tuned(2, EVIL, None, "the loss became inf"),
+            ],
+            "skipped": {"adjacency": "adjacency rows are for at most 50,000 nodes"},
         },
         "classes": names,
         "confusion": confusion.tolist(),
@@ -319,6 +335,20 @@ def test_numbers_of_the_run_are_in_the_page(visit: "Visit") -> None:
     assert "12 of 40 nodes are in this page" in page.locator("#explorer").inner_text()
 
 
+def test_the_leaderboard_of_a_search(visit: "Visit") -> None:
+    page = visit(make_data())
+    section = page.locator("#tuning")
+    rows = [[cell.strip() for cell in row.locator("th, td").all_text_contents()] for row in section.locator("tr").all()]
+    assert rows[1] == ["1", "hops", "model.layers = 2", "81.25%", "60", "2.50 s"]
+    assert rows[4] == ["4", EVIL, "the loss became inf", "–", "60", "2.50 s"]
+    text = section.inner_text()
+    assert "4 trials, judged by validation nodes only. The best is hops with 81.25%." in text
+    assert "Not tried: adjacency (adjacency rows are for at most 50,000 nodes)." in text
+    marks, line = (section.locator(f"[data-series='{name}']") for name in ("score of the trial", "the winner so far"))
+    assert (marks.locator(".mark").count(), marks.locator(".line").count()) == (3, 0)  # the failed trial has none
+    assert line.locator(".line").count() == 1
+
+
 def test_what_the_neighbours_add_is_said_in_words(visit: "Visit") -> None:
     data = make_data()
 
@@ -391,7 +421,7 @@ def test_the_explorer_says_what_a_node_is_without_its_neighbours(visit: "Visit")
 def test_every_chart_says_what_it_shows_and_headings_are_in_order(visit: "Visit") -> None:
     page = visit(make_data())
     labels = page.locator("svg[role=img]").evaluate_all("all => all.map((chart) => chart.getAttribute('aria-label'))")
-    assert len(labels) == 17
+    assert len(labels) == 18
     assert all(label and label.endswith(".") and "undefined" not in label and "NaN" not in label for label in labels)
     levels = page.locator("h1, h2, h3").evaluate_all("all => all.map((heading) => Number(heading.tagName[1]))")
     assert levels[0] == 1

@@ -96,6 +96,22 @@ def test_the_explorer_holds_the_sample(run: Run, data: dict[str, Any]) -> None:
     assert (labels[:, 1:][~is_train[:, 1:]] == -1).all()
 
 
+def test_the_search_of_a_run(graph: Graph, data: dict[str, Any], tmp_path: Path) -> None:
+    assert "tuning" not in data
+    split = vcr.Split.random(graph.labels, seed=0)
+    short = vcr.Config(training=vcr.TrainConfig(epochs=4))
+    run = vcr.tune(graph, split, 60, tmp_path / "run", short, recipes=["features", "hops"], trials=5, device="cpu")
+    found, shown = vcr.Tuning.open(run.path), collect(run, nodes=10)["tuning"]
+    scores = [entry.score for entry in found.entries]
+    assert (shown["metric"], shown["scores"], shown["skipped"]) == ("accuracy", scores, {})
+    short_best = [max(score or 0 for score in scores[: place + 1]) for place in range(3)]
+    assert shown["best"] == [*short_best, scores[3], max(scores[3] or 0, scores[4] or 0)]  # those in full count first
+    assert [row["trial"] for row in shown["rows"]] == [entry.number for entry in found.ranked]
+    assert [row["recipe"] for row in shown["rows"]] == [entry.recipe for entry in found.ranked]
+    step = next(row for row in shown["rows"] if row["trial"] == 5)
+    assert step["changes"].count(" = ") == len(found.changes(found.entries[4])) > 0
+
+
 def test_no_text_breaks_out_of_the_page(data: dict[str, Any]) -> None:
     page = render(data | {"title": EVIL, "classes": [EVIL, "NaN", "\u2028"], "worst": float("nan")})
     assert EVIL not in page

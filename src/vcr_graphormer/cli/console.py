@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
     from ..explain.explanation import Explanation
     from ..runs.predictions import Predictions
     from ..runs.run import Run
+    from ..runs.tuning import Tuning, TuningState
 
 LOG_WIDTH = 120  # columns of a table in a log or a pipe, which has no width of its own
 EXPLANATION_WIDTH = 140  # the same for explanations, whose tables have eight columns
 LINES_IN_A_LOG = 10  # about so many epochs are reported in a log
 LISTED_CLASSES = 3  # most probable classes shown per node
+LISTED_TRIALS = 20  # best trials of a search
 
 
 def make_console(log_width: int = LOG_WIDTH) -> Console:
@@ -98,6 +101,67 @@ class EpochProgress:
             sys.stderr.flush()
 
 
+class TuningProgress:
+    """A `progress` callback of `tune`: a bar with the best score on a terminal, one line per trial in a log."""
+
+    def __init__(self) -> None:
+        self.stages = StageProgress()
+        self.task: TaskID | None = None
+        self.reported: int | None = None
+
+    def __enter__(self) -> TuningProgress:
+        self.stages.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stages.__exit__(kind, error, trace)
+
+    def __call__(self, state: TuningState) -> None:
+        """Show an epoch or a finished trial."""
+        tuning, entries = state.tuning, state.tuning.entries
+        best = tuning.best(1)
+        if self.stages.on_terminal:
+            if self.task is None:
+                self.task = self.stages.bars.add_task("", total=None)
+            text = f"best {best[0].score:.4f} ({best[0].recipe})  " if best else ""
+            left = f"{max(0.0, state.seconds_left) / 60:.1f} min left" if state.seconds_left else ""
+            description = f"{state.doing}  {text}{left}"
+            self.stages.bars.update(self.task, completed=state.epoch, total=state.epochs, description=description)
+            return
+        lines = []
+        if self.reported is None:
+            self.reported = len(entries)
+            lines = [f"{name} is skipped: {reason}" for name, reason in tuning.skipped.items()]
+            lines += [f"{len(entries)} trials are done already"] if entries else []
+        for entry in entries[self.reported :]:
+            score = "none" if entry.score is None else f"{entry.score:.4f}"
+            lines.append(
+                f"trial {entry.number}: {entry.recipe}, {entry.epochs} epochs: {score} in {entry.seconds:.1f} s"
+            )
+        self.reported = len(entries)
+        sys.stderr.write("".join(f"{line}\n" for line in lines))
+        sys.stderr.flush()
+
+
+def print_leaderboard(tuning: Tuning, rows: int = LISTED_TRIALS) -> None:
+    """Print the best trials of a search, and how their settings differ from their recipe."""
+    order = "lower is better" if tuning.lower else "higher is better"
+    table = Table(title=f"validation {tuning.metric} of {len(tuning.entries)} trials, {order}")
+    for title in ("rank", "recipe", "score", "epochs", "seconds", "changed in the recipe"):
+        table.add_column(title, justify="right" if title in ("rank", "score", "epochs", "seconds") else "left")
+    for rank, entry in enumerate(tuning.ranked[:rows], start=1):
+        changes = ", ".join(f"{name}={value}" for name, value in tuning.changes(entry).items())
+        score = _number(entry.score)
+        table.add_row(
+            str(rank), entry.recipe, score, str(entry.epochs), f"{entry.seconds:.1f}", escape(entry.error or changes)
+        )
+    make_console().print(table)
+    for name, reason in tuning.skipped.items():
+        make_console().print(escape(f"{name} is skipped: {reason}"), highlight=False)
+
+
 def print_history(run: Run) -> None:
     """Print the metrics of a run, its size and its times."""
     metrics = run.metrics
@@ -121,7 +185,7 @@ def _number(value: float | None) -> str:
     return "none" if value is None or math.isnan(value) else f"{value:.4f}"
 
 
-def print_scores(scores: dict[str, dict[str, float]]) -> None:
+def print_scores(scores: Mapping[str, Mapping[str, float | None]]) -> None:
     """Print the metrics of each part of the split."""
     table = Table("metric", *scores)
     for name in next(iter(scores.values())):

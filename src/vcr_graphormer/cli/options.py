@@ -74,19 +74,38 @@ Threads = Annotated[
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """The options that choose data and settings."""
+class Named:
+    """The options that name data and single settings."""
 
     dataset: DatasetName = None
     data: DataRoot = None
     config: ConfigFile = None
-    variant: Variant = "default"
     override: Settings = None
 
     @property
     def given(self) -> bool:
         """Return whether any of these options was given."""
-        return any((self.dataset, self.data, self.config, self.override)) or self.variant != "default"
+        return any((self.dataset, self.data, self.config, self.override))
+
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """Return the settings that are named, by section; of a preset, those of the data section only."""
+        from ..runs.config import read_tables
+
+        _check_root(self.data)
+        data = {name: value for name, value in (("dataset", self.dataset), ("root", self.data)) if value is not None}
+        return read_tables(self.config, self.override or [], {"data": data}, sections_of_preset=("data",))
+
+
+@dataclass(frozen=True)
+class Chosen(Named):
+    """The options that choose data and settings."""
+
+    variant: Variant = "default"
+
+    @property
+    def given(self) -> bool:
+        """Return whether any of these options was given."""
+        return super().given or self.variant != "default"
 
     def load(self) -> Config:
         """Return the settings; refuse `--data` if no dataset is named."""

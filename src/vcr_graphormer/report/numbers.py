@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from ..explain.slices import by_class, by_degree, by_homophily, calibration, con
 from ..ranking.pagerank import Ranker
 from ..ranking.second_level import coarse_clusters
 from ..runs.run import Run
+from ..runs.tuning import ABOUT_FILE, Tuning
 from ..tokens.layout import NEIGHBOURS
 
 EXACT_ARCS = 3_000_000  # in larger graphs exact PageRank would take longer than the rest of the page
@@ -242,3 +243,27 @@ def costs(run: Run) -> list[dict[str, Any]]:
     rows = [{"name": name, **{key: stage[key] for key in ("seconds", "peak_bytes")}} for name, stage in stages.items()]
     timings = run.metrics.get("timings", {})
     return rows + [{"name": name, "seconds": value} for name, value in timings.items() if name != "tokenize"]
+
+
+def tuning(run: Run) -> dict[str, Any]:
+    """Return `tuning`, the trials of the search that found the settings, best first; nothing if there was none."""
+    if not (run.path / ABOUT_FILE).is_file():
+        return {}
+    search = Tuning.open(run.path)
+    rows = [
+        {
+            "trial": entry.number,
+            "recipe": entry.recipe,
+            "score": entry.score,
+            "epochs": entry.epochs,
+            "seconds": entry.seconds,
+            "changes": entry.error or ", ".join(f"{name} = {value}" for name, value in search.changes(entry).items()),
+        }
+        for entry in search.ranked
+    ]
+    # What would win if the search had ended there: trials in full count before those with fewer epochs.
+    best = [replace(search, entries=search.entries[: count + 1]).ranked[0].score for count in range(len(rows))]
+    scores = [entry.score for entry in search.entries]
+    return {
+        "tuning": {"metric": search.metric, "scores": scores, "best": best, "rows": rows, "skipped": search.skipped}
+    }

@@ -125,7 +125,7 @@ def collect(run: Run, nodes: int = SAMPLE, seed: int = 0, progress: Progress | N
         "stages": numbers.costs(run),
         "explorer": _explorer(run, explored, wrong=_wrong(run, predicted)),
     }
-    return data | numbers.correctness(run, predicted)
+    return data | numbers.correctness(run, predicted) | numbers.tuning(run)
 
 
 def _command(run: Run) -> str:

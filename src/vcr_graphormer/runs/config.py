@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
@@ -56,11 +56,31 @@ def load_config(
     >>> load_config(overrides=["data.dataset=Physics"], variant="paper").tokens.clusters
     50
     """
+    return build_config(read_tables(file, overrides, options, variant))
+
+
+def read_tables(
+    file: str | Path | None = None,
+    overrides: Sequence[str] = (),
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    variant: str = "default",
+    *,
+    sections_of_preset: Collection[str] | None = None,
+) -> dict[str, dict[str, Any]]:
+    """Return the settings that `load_config` is given, by section; settings that nobody names are left out.
+
+    Parameters
+    ----------
+    sections_of_preset
+        The sections of the preset that count; default: all.
+    """
     if file is not None and variant != "default":
         raise ConfigError(f"a file says everything: leave out either {file} or variant {variant}")
     values = read_toml(file) if file is not None else _preset(overrides, options, variant=variant)
     sections = get_type_hints(Config)
     _check_sections(values)
+    if file is None and sections_of_preset is not None:
+        values = {name: table for name, table in values.items() if name in sections_of_preset}
     for section, given in (options or {}).items():
         values.setdefault(section, {}).update(given)
     for text in overrides:
@@ -68,14 +88,14 @@ def load_config(
         if section not in sections:
             raise unknown_name("section", section, sections)
         values.setdefault(section, {})[key] = value
-    return _build_all(values)
+    return values
 
 
 def load_run_config(file: str | Path) -> Config:
     """Read the settings that a run wrote; those that are younger than the run are what it did without them."""
     values = read_toml(file)
     _check_sections(values)
-    return _build_all(values | {name: {**given, **values.get(name, {})} for name, given in BEFORE.items()})
+    return build_config(values | {name: {**given, **values.get(name, {})} for name, given in BEFORE.items()})
 
 
 def _check_sections(values: Mapping[str, Any]) -> None:
@@ -87,7 +107,8 @@ def _check_sections(values: Mapping[str, Any]) -> None:
             raise ConfigError(f"{section} is {values[section]!r}; it must be a section: [{section}]")
 
 
-def _build_all(values: Mapping[str, Any]) -> Config:
+def build_config(values: Mapping[str, Any]) -> Config:
+    """Return settings from their tables, after checking every name and type."""
     sections = get_type_hints(Config)
     return Config(**{name: build(settings, values.get(name, {}), name) for name, settings in sections.items()})
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from .. import __version__
 from ..base.checks import Array
@@ -108,21 +109,27 @@ def train_loaded(
     device: str = "auto",
     force: bool = False,
     kinds: Sequence[Kind] = (),
+    keep: Collection[str] = (),
     **watched: Unpack[Watched],
 ) -> Run:
-    """Train like `train`; only the first process calls `load`, and none does after a restart by torchrun."""
+    """Train like `train`; only the first process calls `load`, and none does after a restart by torchrun.
+
+    `keep` names files and folders that may lie in the run folder before.
+    """
 
     def prepare() -> None:
         restarted = _is_restart(Path(out), config)
         if not restarted or not (Path(out) / "config.toml").is_file():  # the last file that `_prepare` writes
             graph, split = load()
-            _check(graph, split, config=config, kinds=kinds)
+            check_data(graph, split)
+            check_settings(graph, split.train, config, kinds=kinds)
             if tokens is not None:
                 check_tokens(graph, split.train, config.tokens, tokens, kinds)
             more = {"agents": agents, "process": os.getpid()} if agents else {}
             if kinds:
                 more["kinds"] = [kind.name for kind in kinds]
-            _prepare(graph, split, config=config, folder=Path(out), tokens=tokens, force=force or restarted, more=more)
+            again = force or restarted
+            _prepare(graph, split, config=config, folder=Path(out), tokens=tokens, force=again, more=more, keep=keep)
 
     processes = Processes.join()
     with processes.guarded():
@@ -156,6 +163,7 @@ def _prepare(
     tokens: str | Path | None,
     force: bool,
     more: dict[str, Any],
+    keep: Collection[str],
 ) -> None:
     """Write a run folder that `resume` can train; `more` goes to `run.json`."""
     store = folder / "tokens" if tokens is None else Path(tokens)
@@ -175,7 +183,7 @@ def _prepare(
         **model_sizes(graph),
         **more,
     }
-    make_room(folder, force)
+    make_room(folder, force, keep)
     write_json(folder / RUN_FILE, about)  # first, so that an interrupted folder is recognized as a run
     if graph.folder is None:
         graph.save(folder / "graph")
@@ -207,22 +215,27 @@ def resume(path: str | Path, device: str = "auto", kinds: Sequence[Kind] = (), *
     return run
 
 
-def _check(graph: Graph, split: Split, *, config: Config, kinds: Sequence[Kind]) -> None:
-    """Refuse data and settings that cannot be trained, before anything is computed or written."""
+def check_data(graph: Graph, split: Split) -> None:
+    """Refuse a graph or a split that cannot be trained on, before anything is computed or written."""
     if graph.labels is None:
         raise GraphError("the graph has no labels to learn from")
     if graph.features is None:
         raise GraphError("the graph has no features: use graph.with_features('degree') or 'identity'")
     split.check(graph.num_nodes, graph.labels, graph.class_names)
-    resolve(config.tokens, graph, split.train, kinds)
+
+
+def check_settings(graph: Graph, train: NDArray[np.int64], config: Config, *, kinds: Sequence[Kind] = ()) -> None:
+    """Refuse settings that cannot be trained on this graph."""
+    resolve(config.tokens, graph, train, kinds)
     config.model.check(config.tokens.hops)
     config.training.check(graph.task)
     choose_metric(config.training.metric, TASKS[graph.task])
 
 
-def make_room(folder: Path, force: bool) -> None:
-    """Make an empty folder; with `force`, delete the run that it holds. Other content is refused."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+def make_room(folder: Path, force: bool, keep: Collection[str] = ()) -> None:
+    """Make a folder that holds nothing but `keep`; with `force`, delete the run in it. Other content is refused."""
+    content = [path for path in folder.iterdir() if path.name not in keep] if folder.is_dir() else []
+    if content or (folder.exists() and not folder.is_dir()):
         run_files = [folder / name for name in (RUN_FILE, SEEDS_FILE) if (folder / name).is_file()]
         if not run_files:
             raise StoreError(f"{folder} exists and is not a run: choose another folder")
@@ -232,7 +245,8 @@ def make_room(folder: Path, force: bool) -> None:
                 f"replace it (--force, force=True)"
             )
         claim(run_files[0]).close()
-        shutil.rmtree(folder)
+        for path in content:
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -297,7 +311,7 @@ def _write_results(run: Run, trainer: Trainer, *, logits: Array, clock: list[flo
             "dataset": graph.name,
             "metric": trainer.metric,
             **{part: scores[part][trainer.metric] for part in PARTS},
-            "scores": {part: _without_nan(row) for part, row in scores.items()},
+            "scores": {part: without_nan(row) for part, row in scores.items()},
             "seed": config.training.seed,
             "split_seed": config.data.seed,
             "epochs": trainer.epoch,
@@ -313,7 +327,7 @@ def _write_results(run: Run, trainer: Trainer, *, logits: Array, clock: list[flo
     shutil.rmtree(run.path / "checkpoint", ignore_errors=True)
 
 
-def _without_nan(row: dict[str, float]) -> dict[str, float | None]:
+def without_nan(row: dict[str, float]) -> dict[str, float | None]:
     """Replace NaN by None, for JSON has no NaN; ROC-AUC of a single class is one such metric."""
     return {name: None if np.isnan(value) else value for name, value in row.items()}
 

@@ -102,7 +102,7 @@ function axes({ left, right, top, bottom, across, up, acrossName, upName, across
 const scale = (low, high, from, to) => (value) => from + ((value - low) / (high - low || 1)) * (to - from);
 const tickText = (value) => (value < 0 ? MINUS : "") + String(Math.abs(value));
 
-// series: [{name, values}], drawn over the numbers `at`; mark: {at, text} draws a vertical line.
+// series: [{name, values}], drawn over the numbers `at`, without `line` as marks only; mark: {at, text} draws a vertical line.
 function lineChart({ at, series, acrossName, upName, upText = tickText, valueText = plain, range, mark, label }) {
   return (width) => {
     const height = width < 480 ? 250 : 290;
@@ -113,7 +113,7 @@ function lineChart({ at, series, acrossName, upName, upText = tickText, valueTex
     const across = scale(first, last, left + 4, right - 4);
     const up = scale(low - margin, high + margin, bottom, top);
     const whole = (value) => Number.isInteger(value);
-    const lines = series.map(({ name, values, ink, dash, shape }) => {
+    const lines = series.map(({ name, values, ink, dash, shape, line = true }) => {
       let pen = "M";
       let path = "";
       values.forEach((value, place) => {
@@ -121,11 +121,11 @@ function lineChart({ at, series, acrossName, upName, upText = tickText, valueTex
         path += `${pen}${across(at[place]).toFixed(1)} ${up(value).toFixed(1)}`;
         pen = "L";
       });
-      const every = Math.ceil(values.length / 14);
+      const every = line ? Math.ceil(values.length / 14) : 1;
       const marks = values.map((value, place) => isNumber(value) && place % every === 0
         ? draw("path", { class: "mark", d: shapePath(shape, across(at[place]), up(value), 4) }) : null);
       return draw("g", { class: ink, "data-series": name },
-        draw("path", { class: "line", d: path, "stroke-dasharray": dash }), marks);
+        line ? draw("path", { class: "line", d: path, "stroke-dasharray": dash }) : null, marks);
     });
     const best = mark && isNumber(mark.at) && mark.at >= first && mark.at <= last ? across(mark.at) : null;
     const atRight = best !== null && best > (left + right) / 2;

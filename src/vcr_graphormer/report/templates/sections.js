@@ -118,6 +118,35 @@ function historySection({ history, headline }) {
   return [make("p", { class: "note" }, "Point at a curve to read its values."), make("div", { class: "figures" }, figures)];
 }
 
+function tuningSection({ tuning }) {
+  if (!tuning || !filledList(tuning.rows)) return null;
+  const { metric, scores, best, rows, skipped } = tuning;
+  const text = (value) => scored(metric, value);
+  const at = scores.map((_, place) => place + 1);
+  const series = [
+    { name: "score of the trial", values: scores, line: false, ...SERIES_STYLES[0] },
+    { name: "the winner so far", values: best, ...SERIES_STYLES[1] },
+  ];
+  const listing = (chosen) => scrolling("Trials of the search", table(
+    ["rank", "recipe", "changed in the recipe", "score", "epochs", "time"],
+    chosen.map(({ recipe, changes, score, epochs, seconds }, place) => [String(place + 1), recipe, changes, text(score),
+      counted(epochs), secondsText(seconds)]), { left: 3 }));
+  const left = Object.entries(skipped ?? {}).map(([name, reason]) => `${name} (${reason})`);
+  return [
+    make("p", {}, `${counted(rows.length)} trials, judged by validation nodes only. The best is ${rows[0].recipe} with ` +
+      `${text(rows[0].score)}. Trials with all of their epochs come before those with fewer.`),
+    left.length ? make("p", {}, `Not tried: ${left.join("; ")}.`) : null,
+    make("div", { class: "figures one" }, figure({
+      title: `Validation ${words(metric)} by trial`, legend: legendOf(series),
+      paint: lineChart({ at, series, acrossName: "trial", upName: words(metric), valueText: text,
+        upText: (value) => (isError(metric) ? tickText(value) : `${tickText(Number((100 * value).toPrecision(6)))}%`),
+        label: `Validation ${words(metric)} of ${at.length} trials; the best has ${text(best.at(-1))}.` }),
+    })),
+    listing(rows.slice(0, 10)),
+    rows.length > 10 ? folded("All trials", () => listing(rows)) : null,
+  ];
+}
+
 function namesFor(data, size) {
   return Array.from({ length: size }, (_, place) => String(data.classes?.[place] ?? place));
 }

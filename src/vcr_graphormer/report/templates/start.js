@@ -3,6 +3,7 @@
 const SECTIONS = [
   ["summary", "Summary", headlineSection],
   ["curves", "Learning curves", historySection],
+  ["tuning", "How the settings were found", tuningSection],
   ["confusion", "Confusion matrix", confusionSection],
   ["slices", "Accuracy by class, degree and homophily", sliceSection],
   ["calibration", "Calibration", calibrationSection],

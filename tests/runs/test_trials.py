@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from benchmarks.workbench import Workbench
 
 import vcr_graphormer as vcr
 from tests.support.runs import CONFIG
 from vcr_graphormer import Graph, Split
+from vcr_graphormer.runs.trials import Workbench, crossed
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +71,33 @@ def test_hops_are_made_once_and_extended(graph: Graph) -> None:
     assert few.ids[0].equal(more.ids[0])
     for made, expected in zip(more.hops, vcr.hop_features(graph, 4), strict=True):
         np.testing.assert_allclose(np.asarray(made), np.asarray(expected), atol=1e-6)
+
+
+def test_each_half_is_judged_at_the_epoch_of_the_other() -> None:
+    by_epoch = [[0.2, 0.9], [0.8, 0.1], [0.5, 0.4]]
+    assert crossed(by_epoch) == (0.2, 0.1)  # the second half chooses epoch 1, the first half epoch 2
+    assert crossed(by_epoch, "rmse") == (0.8, 0.9)  # lower is better: they choose epochs 2 and 1
+    assert crossed([[0.5, 0.5], [0.5, 0.7]]) == (0.5, 0.5)  # of equal epochs the first counts
+
+
+def test_many_validation_nodes_are_judged_at_their_best_epoch(graph: Graph) -> None:
+    bench, split = Workbench(graph, torch.device("cpu")), Split.random(graph.labels, seed=0)
+    few, many = bench.judge(split, CONFIG), bench.judge(split, CONFIG, crossed_below=len(split.val))
+    assert few.halves is not None
+    assert few.score == np.mean(few.halves)
+    assert (many.score, many.halves) == (many.trial.val, None)
+    assert few.trial.val == many.trial.val
+    assert np.isnan(few.trial.test)
+
+
+def test_a_half_without_a_metric_leaves_the_best_epoch(graph: Graph) -> None:
+    """The even validation nodes are all of class 0, so they have no ROC-AUC."""
+    labels = np.asarray(graph.labels)
+    zeros, others = np.flatnonzero(labels == 0), np.flatnonzero(labels != 0)
+    pairs = [(zero, other) for zero in zeros for other in others if other == zero + 1][:6]
+    val = np.sort(np.array(pairs).ravel())
+    rest = np.setdiff1d(np.arange(len(labels)), val)
+    split = Split(rest[::2], val, rest[1::2])
+    config = replace(CONFIG, training=replace(CONFIG.training, metric="roc_auc"))
+    judged = Workbench(graph, torch.device("cpu")).judge(split, config)
+    assert (judged.score, judged.halves) == (judged.trial.val, None)

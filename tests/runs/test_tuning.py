@@ -1,0 +1,310 @@
+"""Tune: the same trials whatever happens to the process, judged without test labels, ending in a run."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import vcr_graphormer as vcr
+from vcr_graphormer import Config, ConfigError, Graph, Run, Split, StoreError, TrainingError, Tuning, TuningState
+from vcr_graphormer.base.files import read_json, read_npz
+from vcr_graphormer.runs import tuning
+from vcr_graphormer.runs.tuning import Budget, Plan, Search, TuningTrial, rank_entries
+
+RECIPES = ("features", "hops-no-layers", "hops", "full")
+# Three rungs of 4, 2 and 1 recipes, then two steps.
+TRIALS = 9
+SHORT = Config(model=vcr.ModelConfig(hidden_channels=16), training=vcr.TrainConfig(epochs=4))
+
+
+def make_graph(homophily: float = 0.7) -> Graph:
+    return vcr.generate(nodes=120, edges=500, classes=3, features=8, homophily=homophily, seed=0)
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return make_graph()
+
+
+@pytest.fixture(scope="module")
+def split(graph: Graph) -> Split:
+    return Split.random(graph.labels, seed=0)
+
+
+def search_in(folder: Path, graph: Graph, split: Split, **options: Any) -> Run:
+    given: dict[str, Any] = {"recipes": RECIPES, "trials": TRIALS, "device": "cpu", **options}
+    return vcr.tune(graph, split, given.pop("minutes", 60), folder, given.pop("config", SHORT), **given)
+
+
+@pytest.fixture(scope="module")
+def whole(graph: Graph, split: Split, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A search without interruptions, with an ensemble."""
+    return search_in(tmp_path_factory.mktemp("tuning") / "whole", graph, split, ensemble=2)
+
+
+def without_seconds(folder: Path) -> list[dict[str, Any]]:
+    rows = [json.loads(line) for line in (folder / "tuning.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in row.items() if "seconds" not in name} for row in rows]
+
+
+def test_the_run_is_that_of_the_best_trial(whole: Run, graph: Graph) -> None:
+    found = Tuning.open(whole.path)
+    assert len(found.entries) == TRIALS
+    assert [entry.rung for entry in found.entries] == [1, 1, 1, 1, 2, 2, 3, 4, 4]
+    assert [entry.epochs for entry in found.entries[:7]] == [1, 1, 1, 1, 2, 2, 4]
+    best = found.ranked[0]
+    assert best.full
+    assert best.score == max(entry.score for entry in found.entries if entry.full and entry.score is not None)
+    assert whole.finished
+    assert whole.config == replace(Config(), **{name: getattr(whole.config, name) for name in best.settings})
+    for section, values in best.settings.items():
+        assert {name: getattr(getattr(whole.config, section), name) for name in values} == values
+    assert whole.config.model.hidden_channels == 16  # a setting of the caller holds in every trial
+    assert {entry.settings["model"]["hidden_channels"] for entry in found.entries} == {16}
+    assert not found.changes(found.entries[0])
+    assert len(found.changes(found.entries[-1])) >= 1
+    assert whole.predict([0]).probabilities.shape == (1, 3)
+
+
+def test_the_same_call_opens_a_finished_search(whole: Run, graph: Graph, split: Split) -> None:
+    before = (whole.path / "tuning.jsonl").read_bytes()
+    made = (whole.path / "metrics.json").stat().st_mtime_ns
+    again = search_in(whole.path, graph, split, trials=None, ensemble=2)
+    assert again.metrics == whole.metrics
+    assert (whole.path / "tuning.jsonl").read_bytes() == before
+    assert (whole.path / "metrics.json").stat().st_mtime_ns == made
+
+
+def test_the_ensemble_is_the_mean_of_its_members(whole: Run, graph: Graph, split: Split) -> None:
+    members = [Run.open(folder, "cpu") for folder in (whole.path, whole.path / "members" / "2")]
+    same: dict[str, Any] = {"epochs": 1, "warmup_steps": 0, "patience": 1}
+    first, second = (replace(run.config, training=replace(run.config.training, **same)) for run in members)
+    assert first != second  # in more than the number of epochs
+    mean = np.mean([member.predict().probabilities.astype(np.float64) for member in members], axis=0)
+    made = read_npz(whole.path / "ensemble.npz")
+    np.testing.assert_allclose(made["probabilities"], mean, atol=1e-6)
+    np.testing.assert_array_equal(made["labels"], mean.argmax(1))
+    about = read_json(whole.path / "ensemble.json")
+    assert about["members"] == [".", "members/2"]
+    right = mean.argmax(1)[split.test] == np.asarray(graph.labels)[split.test]
+    assert about["test"] == about["scores"]["test"]["accuracy"] == pytest.approx(right.mean())
+
+
+def test_test_labels_change_nothing(whole: Run, graph: Graph, split: Split, tmp_path: Path) -> None:
+    labels = np.array(graph.labels)
+    labels[split.test] = (labels[split.test] + 1) % 3
+    wrong = search_in(tmp_path / "wrong", replace(graph, labels=labels), split)
+    assert without_seconds(wrong.path) == without_seconds(whole.path)
+    assert wrong.metrics["test"] != whole.metrics["test"]
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from tests.runs.test_tuning import make_graph, search_in
+from vcr_graphormer import Split
+graph = make_graph()
+search_in(Path(sys.argv[1]), graph, Split.random(graph.labels, seed=0))
+"""
+
+
+def kill_after(folder: Path, lines: int) -> None:
+    """Start the search in a process of its own and kill it when the file has so many lines."""
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(folder)], cwd=Path(__file__).parent.parent.parent)
+    file = folder / "tuning.jsonl"
+    while process.poll() is None and (not file.is_file() or file.read_bytes().count(b"\n") < lines):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def test_killed_searches_go_on_the_same_way(whole: Run, graph: Graph, split: Split, tmp_path: Path) -> None:
+    folder = tmp_path / "killed"
+    for lines in (2, 6):
+        kill_after(folder, lines)
+    killed = without_seconds(folder)
+    assert 6 <= len(killed) <= TRIALS
+    run = search_in(folder, graph, split)
+    assert without_seconds(folder) == without_seconds(whole.path)
+    ours, theirs = (
+        re.sub(rb'seconds": [^,]+', b"", (path / "tuning.jsonl").read_bytes()) for path in (folder, whole.path)
+    )
+    assert ours == theirs
+    assert {part: run.metrics[part] for part in ("train", "val", "test")} == {
+        part: whole.metrics[part] for part in ("train", "val", "test")
+    }
+
+
+def test_a_half_written_line_is_written_again(whole: Run, graph: Graph, split: Split, tmp_path: Path) -> None:
+    search_in(tmp_path / "run", graph, split, trials=3)
+    folder = tmp_path / "half"
+    folder.mkdir()
+    (folder / "tuning.json").write_bytes((tmp_path / "run" / "tuning.json").read_bytes())
+    lines = (tmp_path / "run" / "tuning.jsonl").read_text().splitlines(keepends=True)
+    (folder / "tuning.jsonl").write_text("".join(lines[:2]) + lines[2][:40])
+    assert len(Tuning.open(folder).entries) == 2
+    search_in(folder, graph, split, trials=3)
+    assert without_seconds(folder) == without_seconds(whole.path)[:3]
+    (folder / "tuning.jsonl").write_text("".join(lines[:1]) + "{}\n")
+    with pytest.raises(StoreError, match="line 2 is damaged: delete it and all lines after it"):
+        Tuning.open(folder)
+    (folder / "tuning.jsonl").write_text(lines[1])
+    with pytest.raises(StoreError, match="line 1 is trial 2"):
+        Tuning.open(folder)
+
+
+def test_other_searches_are_refused(whole: Run, graph: Graph, split: Split, tmp_path: Path) -> None:
+    for options, what in (
+        ({"seed": 1}, r"another seed, settings of the recipes"),
+        ({"recipes": ("hops",)}, "another recipes, settings of the recipes"),
+        ({"config": Config()}, "another settings of the recipes"),
+    ):
+        with pytest.raises(StoreError, match=what):
+            search_in(whole.path, graph, split, **options)
+    with pytest.raises(StoreError, match="holds a search with another graph: choose another folder"):
+        search_in(whole.path, make_graph(0.2), split)
+    with pytest.raises(StoreError, match="holds a search with another split"):
+        search_in(whole.path, graph, Split.random(graph.labels, seed=1))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("keep me")
+    with pytest.raises(StoreError, match="exists and is not a run"):
+        search_in(tmp_path / "mine", graph, split)
+    with pytest.raises(StoreError, match="holds no search"):
+        Tuning.open(tmp_path)
+
+
+def test_the_last_training_goes_on_after_an_interruption(
+    whole: Run, graph: Graph, split: Split, tmp_path: Path
+) -> None:
+    def stop(state: TuningState) -> None:
+        if state.doing == "training the winner" and state.epoch == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        search_in(tmp_path / "run", graph, split, progress=stop)
+    assert not Run.open(tmp_path / "run", "cpu").finished
+    seen: list[str] = []
+    run = search_in(tmp_path / "run", graph, split, trials=50, progress=lambda state: seen.append(state.doing))
+    assert set(seen) == {"training the winner"}  # the search is over, even if more trials are allowed now
+    assert run.metrics["val"] == whole.metrics["val"]
+    # A process that is killed while it makes the run folder leaves parts of it.
+    for name in ("config.toml", "metrics.json", "history.jsonl"):
+        (run.path / name).unlink()
+    (run.path / ".config.toml.1-ab.tmp").write_text("half")
+    again = search_in(tmp_path / "run", graph, split)
+    assert again.metrics["val"] == whole.metrics["val"]
+    assert without_seconds(tmp_path / "run") == without_seconds(whole.path)
+
+
+def test_a_short_time_gives_one_trial_and_its_run(graph: Graph, split: Split, tmp_path: Path) -> None:
+    run = search_in(tmp_path / "run", graph, split, minutes=1e-6, trials=None)
+    assert len(Tuning.open(run.path).entries) == 1
+    assert run.finished
+
+
+def test_time_that_ends_within_a_trial(
+    graph: Graph, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second trial is expected to fit, but the time is over after its first epoch."""
+    left = iter([1e9, 0.0, 0.0])
+    monkeypatch.setattr(Budget, "left", lambda *_: next(left, 0.0))
+    monkeypatch.setattr(Plan, "seconds", lambda *_: -1.0)
+    run = search_in(
+        tmp_path / "run", graph, split, trials=None, config=replace(SHORT, training=vcr.TrainConfig(epochs=8))
+    )
+    assert len(Tuning.open(run.path).entries) == 1
+
+
+def entry(number: int, recipe: str, rung: int, score: float | None, **more: Any) -> TuningTrial:
+    return TuningTrial(number, recipe, rung, {}, score, epochs=10, seconds=5.0, token_seconds=1.0, **more)
+
+
+def test_time_is_kept_for_the_last_trainings() -> None:
+    entries = (entry(1, "a", 1, 0.5), replace(entry(2, "b", 1, 0.7), seconds=9.0, token_seconds=3.0))
+    entries = (entries[0], replace(entries[1], settings={"tokens": {"hops": 1}}))
+    found = Tuning("accuracy", entries, {})
+    # 14 of 60 seconds are used. The best takes 6 without and 9 with token lists of its own, the other 4 and 7.
+    assert Budget(60, 9, 1).left(found) == 60 - 14 - 9
+    assert Budget(60, 9, 2).left(found) == 60 - 14 - 9 - 7
+    config = Config(training=vcr.TrainConfig(epochs=20))
+    assert Plan(3, "b", 2, config).seconds(entries) == 12.0  # twice the epochs, with the token lists that are there
+    assert Plan(3, "c", 1, config).seconds(entries) == 5.0
+    assert Plan(1, "c", 1, config).seconds(()) == 0.0
+
+
+def test_the_better_half_goes_on(graph: Graph, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "has_optuna", lambda: False)
+    search = Search.prepare(
+        graph, split, fixed={}, seed=0, recipes=("features", "hops-no-layers", "hops", "full", "joint")
+    )
+    scores = {"features": 0.1, "hops-no-layers": 0.4, "hops": 0.3, "full": 0.4, "joint": None}
+    search = Search.prepare(graph, split, fixed={}, seed=0, recipes=tuple(scores))
+    entries: list[TuningTrial] = []
+    while (plan := search.next(entries)) is not None:
+        score = scores[plan.recipe]
+        entries.append(entry(plan.number, plan.recipe, plan.rung, score))
+    assert [one.recipe for one in entries] == [*scores, "hops-no-layers", "full", "hops", "hops-no-layers", "full"]
+    assert [one.rung for one in entries] == [1, 1, 1, 1, 1, 2, 2, 2, 3, 3]
+
+
+def test_lower_is_better_for_errors() -> None:
+    entries = [entry(1, "a", 3, 0.5), entry(2, "b", 3, None, error="no"), entry(3, "c", 1, 0.1), entry(4, "d", 4, 0.3)]
+    assert [one.recipe for one in rank_entries(entries, lower=True)] == ["d", "a", "c", "b"]
+    assert [one.recipe for one in rank_entries(entries, lower=False)] == ["a", "d", "c", "b"]
+
+
+def test_regression(split: Split, tmp_path: Path) -> None:
+    graph = make_graph()
+    values = np.asarray(graph.features)[:, 0].astype(np.float32)
+    graph = replace(graph, labels=values, class_names=None, task="regression")
+    run = search_in(tmp_path / "run", graph, split, trials=8)
+    found = Tuning.open(run.path)
+    assert found.lower
+    best = found.ranked[0].score
+    assert best is not None
+    assert best == min(one.score for one in found.entries if one.full and one.score is not None)
+
+
+def test_without_optuna_the_recipes_are_all(
+    graph: Graph, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning, "has_optuna", lambda: False)
+    with pytest.warns(UserWarning, match="optuna is not installed, so the search ends with the recipes"):
+        run = search_in(tmp_path / "run", graph, split, trials=None)
+    assert len(Tuning.open(run.path).entries) == 7
+
+
+def test_settings_that_cannot_be_trained(graph: Graph, split: Split, tmp_path: Path) -> None:
+    hot = replace(SHORT, training=replace(SHORT.training, learning_rate=1e30, gradient_clip=0.0, epochs=8))
+    with pytest.raises(TrainingError, match="no trial could be trained: the .* step"):
+        search_in(tmp_path / "hot", graph, split, config=hot, recipes=("hops", "features"), trials=2)
+    found = Tuning.open(tmp_path / "hot")
+    assert [one.score for one in found.entries] == [None, None]
+    heads = replace(SHORT, model=replace(SHORT.model, heads=5))
+    with pytest.raises(ConfigError, match="no recipe can be trained here: .* must be a multiple of model.heads"):
+        search_in(tmp_path / "none", graph, split, config=heads)
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"minutes": 0}, "minutes is 0; it must be more than 0"),
+        ({"ensemble": 0}, "ensemble is 0; it must be 1 or more"),
+        ({"trials": 0}, "trials is 0; it must be 1 or more"),
+        ({"recipes": ("hopps",)}, "did you mean 'hops'"),
+        ({"seed": -1}, "seed is -1"),
+    ],
+)
+def test_wrong_options(graph: Graph, split: Split, tmp_path: Path, options: dict[str, Any], what: str) -> None:
+    with pytest.raises(ConfigError, match=what):
+        search_in(tmp_path / "run", graph, split, **options)
+    assert not (tmp_path / "run").exists()
