@@ -42,7 +42,7 @@ def run(graph: Graph, split: Split, tmp_path_factory: pytest.TempPathFactory) ->
 def test_the_folder_says_everything(run: Run, graph: Graph, split: Split) -> None:
     names = {path.name for path in run.path.iterdir()}
     expected = {"config.toml", "history.jsonl", "metrics.json", "model.safetensors", "predictions.npz", "run.json"}
-    assert names == expected | {"split.npz", "tokens", "graph"}
+    assert names == expected | {"split.npz", "tokens", "graph", "baselines.json"}
     assert vcr.load_config(run.path / "config.toml") == CONFIG
     metrics = json.loads((run.path / "metrics.json").read_text())
     assert {"dataset", "metric", "train", "val", "test", "seed", "epochs", "timings", "versions"} <= metrics.keys()

@@ -2,6 +2,7 @@
 
 const SECTIONS = [
   ["summary", "Summary", headlineSection],
+  ["baselines", "Beside plain baselines", baselinesSection],
   ["curves", "Learning curves", historySection],
   ["confusion", "Confusion matrix", confusionSection],
   ["slices", "Accuracy by class, degree and homophily", sliceSection],
