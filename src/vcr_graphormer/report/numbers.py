@@ -220,12 +220,13 @@ def correctness(run: Run, predicted: NDArray[np.float32]) -> dict[str, Any]:
 
 
 def baselines(run: Run) -> dict[str, Any] | None:
-    """Return our result and those of the baselines, and a sentence if one of them is at least as good; None if none."""
+    """Return our result above those of the baselines, and a sentence if one is at least as good; None without any."""
     metrics, rows = run.metrics, run.baselines
     if not rows:
         return None
     ours = {"name": "ours", "val": metrics["val"], "test": metrics["test"], "seconds": sum(metrics["timings"].values())}
-    return {"rows": [ours, *rows], "sentence": comparison(metrics["metric"], metrics["val"], rows)}
+    sentence = comparison(metrics["metric"], metrics["val"], rows)
+    return {"metric": metrics["metric"], "rows": [ours, *rows], "sentence": sentence}
 
 
 def stages_of_tokens(run: Run) -> dict[str, dict[str, float]]:

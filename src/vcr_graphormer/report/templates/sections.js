@@ -77,9 +77,9 @@ function settingsTables(config) {
     table([name, "value"], Object.entries(values).map(([key, value]) => [key, text(value)])))));
 }
 
-function baselinesSection({ baselines, headline }) {
+function baselinesSection({ baselines }) {
   if (!baselines || !filledList(baselines.rows)) return null;
-  const { metric } = headline ?? {};
+  const { metric } = baselines;
   const settings = (row) => Object.entries(row.settings ?? {}).map(([name, value]) => `${words(name)} ${value}`).join(", ");
   const rows = baselines.rows.filter(({ val }) => isNumber(val)).map((row) => [row.name, scored(metric, row.val),
     scored(metric, row.test), secondsText(row.seconds), settings(row)]);
