@@ -32,14 +32,14 @@ HOPS = 3  # X, PX and P²X
 MOST_ROWS = 50_000  # training nodes at most
 # Entries of [X, PX, P²X] at most, 1 GiB of float32. Wider features are reduced by a truncated SVD of the training rows.
 MOST_ENTRIES = 1 << 28
-# Columns of X after that reduction. On CS 256 gave 95.1 % on validation nodes, 512 gave 95.3 % in twice the time, and
-# 10 steps on all 6,805 columns, sparse, 94.7 %. Trees pay for each column, so boosting always gets at most 64.
+# Columns of X after that reduction; on CS twice as many change nothing (docs/log.md, "plain baselines"). Trees pay for
+# each column, so boosting always gets at most 64.
 LINEAR_COLUMNS, BOOSTING_COLUMNS = 256, 64
 # Training rows × columns × outputs at most: about 20 seconds on one core each.
 LINEAR_WORK, BOOSTING_WORK = 1 << 29, 1 << 25
 STRENGTHS = (0.001, 0.01, 0.1, 1.0)  # inverse strength of regularization (scikit-learn's C, 1 / alpha of ridge)
 LINEAR_STEPS = 50  # of L-BFGS at most
-# Small trees on some of the columns are fast. Without an L2 penalty many classes can make boosting diverge (CS).
+# Small trees are fast. With a larger rate and no penalty, many classes make boosting diverge (CS, docs/log.md).
 BOOSTING = {"learning_rate": 0.1, "max_leaf_nodes": 8, "max_bins": 63, "l2_regularization": 10.0, "max_features": 0.3}
 FEWEST_TREES, MOST_TREES, JUDGED_EVERY = 100, 300, 5
 # Training rows × columns × outputs × trees at most, unless there are the fewest trees already. The splits of a tree
