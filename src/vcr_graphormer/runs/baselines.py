@@ -32,10 +32,10 @@ HOPS = 3  # X, PX and P²X
 MOST_ROWS = 50_000  # training nodes at most
 # Entries of [X, PX, P²X] at most, 1 GiB of float32. Wider features are reduced by a truncated SVD of the training rows.
 MOST_ENTRIES = 1 << 28
-# Columns of X after that reduction; on CS twice as many change nothing (docs/log.md, "plain baselines"). Trees pay for
-# each column, so boosting always gets at most 64.
+# Columns of X after that reduction. Twice as many give +0.0 points on CS and +0.4 on Physics, in twice the time or more
+# (docs/log.md, "plain baselines"). Trees pay for each column, so boosting always gets at most 64.
 LINEAR_COLUMNS, BOOSTING_COLUMNS = 256, 64
-# Training rows × columns × outputs at most: about 20 seconds on one core each.
+# Training rows × columns × outputs at most. CS, with 130 and 32 million, takes about 10 seconds each on one core.
 LINEAR_WORK, BOOSTING_WORK = 1 << 29, 1 << 25
 STRENGTHS = (0.001, 0.01, 0.1, 1.0)  # inverse strength of regularization (scikit-learn's C, 1 / alpha of ridge)
 LINEAR_STEPS = 50  # of L-BFGS at most
