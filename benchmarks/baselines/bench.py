@@ -12,6 +12,7 @@ from torch_geometric.utils import add_self_loops, remove_self_loops, to_torch_cs
 
 import vcr_graphormer as vcr
 from benchmarks.baselines.models import make
+from vcr_graphormer.runs.networks import early_stop
 
 
 class Bench:
@@ -103,24 +104,3 @@ def recorded(work: Callable[[], None], device: torch.device, times: int) -> Iter
             work()
         yield from [graph.replay] * (times - 3)
     torch.cuda.current_stream().wait_stream(stream)
-
-
-def early_stop(values: Any, losses: Any, patience: int) -> tuple[int, int]:
-    """Return the best epoch before patience ended, and the number of epochs until then.
-
-    As in our own training the lower loss wins where values tie. Patience counts from the last better value.
-
-    >>> early_stop([0.1, 0.3, 0.2, 0.2, 0.9], [5, 4, 3, 2, 1], patience=2)
-    (1, 4)
-    >>> early_stop([0.1, 0.3, 0.3, 0.2, 0.9], [5, 4, 3, 2, 1], patience=2)
-    (2, 4)
-    """
-    best = improved = 0
-    for epoch, value in enumerate(values):
-        if value > values[best]:
-            best = improved = epoch
-        elif value == values[best] and losses[epoch] < losses[best]:
-            best = epoch
-        if epoch - improved >= patience:
-            return best, epoch + 1
-    return best, len(values)

@@ -4,44 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor, nn
-from torch_geometric.nn import APPNP, MLP
-from torch_geometric.nn.models import GAT, GCN, LINKX, GraphSAGE
+from torch import nn
+from torch_geometric.nn.models import LINKX
 
 import vcr_graphormer as vcr
+from vcr_graphormer.runs.networks import make_network
 
 MODELS = ("MLP", "GCN", "GraphSAGE", "GAT", "APPNP", "LINKX")
 # The neighbours a node reads messages from: all of them, those it points to, or those that point to it.
 LINKS = ("both", "out", "in")
-
-
-class Propagated(nn.Module):
-    """APPNP: an MLP, then personalized propagation of its predictions."""
-
-    def __init__(self, features: int, classes: int, settings: dict[str, Any]) -> None:
-        super().__init__()
-        hidden, layers = settings["hidden"], settings["layers"]
-        self.mlp = MLP([features, *[hidden] * (layers - 1), classes], dropout=settings["dropout"], norm=None)
-        self.spread = APPNP(K=10, alpha=settings["restart"], cached=True)
-
-    def forward(self, features: Tensor, edges: Tensor) -> Tensor:
-        """Return the logits."""
-        result: Tensor = self.spread(self.mlp(features), edges)
-        return result
-
-
-class Alone(nn.Module):
-    """An MLP that ignores the edges."""
-
-    def __init__(self, features: int, classes: int, settings: dict[str, Any]) -> None:
-        super().__init__()
-        widths = [features, *[settings["hidden"]] * (settings["layers"] - 1), classes]
-        self.mlp = MLP(widths, dropout=settings["dropout"], norm="batch_norm" if settings["norm"] else None)
-
-    def forward(self, features: Tensor, edges: Tensor) -> Tensor:
-        """Return the logits."""
-        result: Tensor = self.mlp(features)
-        return result
 
 
 def propose(trial: Any, model: str, directed: bool) -> dict[str, Any]:
@@ -65,28 +36,11 @@ def propose(trial: Any, model: str, directed: bool) -> dict[str, Any]:
 
 
 def make(model: str, graph: vcr.Graph, settings: dict[str, Any]) -> nn.Module:
-    """Return a model with fresh weights."""
+    """Return a model with fresh weights. `Bench` adds the self-loops of GAT once."""
     features, classes = graph.num_features, graph.num_classes
-    if model == "MLP":
-        return Alone(features, classes, settings)
-    if model == "APPNP":
-        return Propagated(features, classes, settings)
     if model == "LINKX":
         linkx: nn.Module = LINKX(
             graph.num_nodes, features, settings["hidden"], classes, settings["layers"], dropout=settings["dropout"]
         )
         return linkx
-    classes_by_name = {"GCN": GCN, "GraphSAGE": GraphSAGE, "GAT": GAT}
-    # `Bench` adds the self-loops of GAT once.
-    more = {"heads": 8, "add_self_loops": False} if model == "GAT" else {"cached": True} if model == "GCN" else {}
-    network: nn.Module = classes_by_name[model](
-        features,
-        settings["hidden"],
-        settings["layers"],
-        classes,
-        dropout=settings["dropout"],
-        norm="batch_norm" if settings["norm"] else None,
-        jk="cat" if settings["jump"] else None,
-        **more,
-    )
-    return network
+    return make_network(model, features, classes, settings)

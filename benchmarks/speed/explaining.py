@@ -38,7 +38,7 @@ def main() -> None:
         graph = load_graph(arguments.dataset, arguments.data, config.data.directed)
         [split] = random_splits(graph, [0])
         with tempfile.TemporaryDirectory() as folder:
-            run = vcr.train(graph, split, config, Path(folder) / "run", device=arguments.device)
+            run = vcr.train(graph, split, config, Path(folder) / "run", device=arguments.device, baselines="none")
             run.explain(0)  # opens the files and compiles the search for distances
             nodes = np.random.default_rng(0).choice(graph.num_nodes, 1000, replace=False)
             start = time.perf_counter()

@@ -61,7 +61,6 @@ def test_each_half_is_judged_at_the_epoch_the_other_half_chose(
 @pytest.mark.parametrize(
     ("name", "examples"),
     [
-        ("baselines.bench", 2),
         ("baselines.nearest", 2),
         ("common", 2),
         ("search.tune", 1),

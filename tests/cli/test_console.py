@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from vcr_graphormer import Predictions
-from vcr_graphormer.cli.console import StageProgress, print_predictions, print_scores, print_stages
+from vcr_graphormer.cli.console import StageProgress, print_predictions, print_scores, print_stages, print_summary
 
 
 def test_plain_lines_in_a_log(capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,3 +42,12 @@ def test_a_metric_without_a_value(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     assert "0.5000" in text
     assert "none" in text
+
+
+def test_baselines_stand_below_the_means_over_seeds(capsys: pytest.CaptureFixture[str]) -> None:
+    parts = {part: {"mean": 0.25, "std": 0.0, "values": [0.25]} for part in ("train", "val", "test")}
+    gcn = {"name": "GCN", "val": {**parts["val"], "mean": 0.3125}, "test": {**parts["test"], "mean": 0.6875}}
+    print_summary({"dataset": "digits", "metric": "accuracy", **parts, "baselines": [gcn]})
+    rows = [line.strip("│ ").split() for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
+    values = [("train", "0.2500"), ("val", "0.2500"), ("test", "0.2500"), ("val", "0.3125"), ("test", "0.6875")]
+    assert [(row[0], row[-5]) for row in rows] == values

@@ -7,7 +7,7 @@ import numpy as np
 from tests.support.command import run
 from vcr_graphormer import Run
 
-SHORT = ("--set", "training.epochs=2", "--set", "model.hidden_channels=16", "--device", "cpu")
+SHORT = ("--set", "training.epochs=2", "--set", "model.hidden_channels=16", "--device", "cpu", "--baselines", "none")
 
 
 def test_train_evaluate_predict_embed(tmp_path: Path) -> None:
@@ -22,6 +22,7 @@ def test_train_evaluate_predict_embed(tmp_path: Path) -> None:
     ):
         assert part in text
     assert "gate" not in text
+    assert "beside plain baselines" not in text
     gated = run("train", "--out", str(tmp_path / "gated"), *SHORT, "--set", "model.combine=gated")
     gate = Run.open(tmp_path / "gated", "cpu").gate
     assert gate is not None
@@ -50,6 +51,25 @@ def test_train_evaluate_predict_embed(tmp_path: Path) -> None:
     )
     assert np.load(tmp_path / "vectors.npy").shape == (2, 16)
     assert "must end in .npy" in run("embed", out, "--out", str(tmp_path / "vectors.txt"), code=1)
+
+
+def test_baselines_beside_our_result(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    run("train", "--out", str(out), *SHORT)
+    assert "baselines is 'some'; it must be none, quick or all" in run(
+        "train", "--resume", str(out), "--baselines", "some", code=1
+    )
+    text = run("train", "--resume", str(out), "--baselines", "quick")
+    opened = Run.open(out, "cpu")
+    lines = [line.strip("│ ").split("│") for line in text.splitlines() if line.startswith("│")]
+    table = [line for line in lines if "on hops" in line[0] or "ours" in line[0]]
+    rows = [{"name": "ours", **opened.metrics}, *opened.baselines]
+    assert [[cell.strip() for cell in row[:3]] for row in table] == [
+        [row["name"], f"{row['val']:.4f}", f"{row['test']:.4f}"] for row in rows
+    ]
+    assert "points on the validation nodes: the graph may need other settings" in text  # two epochs are too few
+    out.joinpath("baselines.json").write_text('{"baselines": [{"name": "GCN", "note": "left out: it needs PyG"}]}')
+    assert "GCN: left out: it needs PyG\n" in run("train", "--resume", str(out))
 
 
 def test_runs_that_are_none(tmp_path: Path) -> None:

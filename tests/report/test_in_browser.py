@@ -122,6 +122,15 @@ def make_data(
             "best_epoch": epochs - 2,
             "scores": {"accuracy": 0.9487, "macro_f1": 0.9321},
         },
+        "baselines": {
+            "metric": "accuracy",
+            "rows": [
+                {"name": "ours", "val": 0.9534, "test": 0.9487, "seconds": 75.0},
+                {"name": "GCN", "settings": {"hidden": 64}, "val": 0.9545, "test": None, "seconds": 2.5},
+                {"name": "MLP", "note": f"failed: {EVIL}"},
+            ],
+            "sentence": "GCN is better by 0.11 points; try `vcr-graphormer tune`.",
+        },
         "reproduce": ["vcr-graphormer train --config runs/photo/config.toml --out again"],
         "versions": {"torch": "2.13.0", "numpy": "2.4"},
         "graph": {
@@ -571,6 +580,17 @@ def test_names_are_text_whatever_they_hold(visit: "Visit") -> None:
     assert EVIL in page.locator(".tokens").inner_text()
     assert table_below(page, "By class")[0][0] == EVIL
     assert page.locator("main script, header script").count() == 0
+
+
+def test_our_result_stands_beside_the_baselines(visit: "Visit") -> None:
+    page = visit(make_data())
+    section = page.locator("#baselines")
+    cells = [row.inner_text().split("\t") for row in section.locator("tbody tr").all()]
+    assert [cell[:4] for cell in cells] == [["ours", "95.34%", "94.87%", "75.0 s"], ["GCN", "95.45%", "–", "2.50 s"]]
+    assert cells[1][4] == "hidden 64"
+    text = section.inner_text()
+    assert "GCN is better by 0.11 points; try vcr-graphormer tune." in text
+    assert f"MLP: failed: {EVIL}" in text
 
 
 def test_missing_sections_are_left_out(visit: "Visit") -> None:

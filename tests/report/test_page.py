@@ -40,6 +40,9 @@ def data(run: Run) -> dict[str, Any]:
 
 def test_numbers_are_those_of_the_run(run: Run, data: dict[str, Any]) -> None:
     assert data["headline"]["test"] == run.metrics["test"]
+    assert data["baselines"]["rows"][1:] == run.baselines
+    assert data["baselines"]["rows"][0]["test"] == data["headline"]["test"]
+    assert "on the validation nodes: the graph may need" in data["baselines"]["sentence"]  # three epochs: ours is weak
     assert data["history"]["val"] == [row["val"] for row in run.history]
     found = np.array(data["confusion"])
     assert found.sum() == len(run.split.test)

@@ -42,7 +42,7 @@ def run(graph: Graph, split: Split, tmp_path_factory: pytest.TempPathFactory) ->
 def test_the_folder_says_everything(run: Run, graph: Graph, split: Split) -> None:
     names = {path.name for path in run.path.iterdir()}
     expected = {"config.toml", "history.jsonl", "metrics.json", "model.safetensors", "predictions.npz", "run.json"}
-    assert names == expected | {"split.npz", "tokens", "graph"}
+    assert names == expected | {"split.npz", "tokens", "graph", "baselines.json"}
     assert vcr.load_config(run.path / "config.toml") == CONFIG
     metrics = json.loads((run.path / "metrics.json").read_text())
     assert {"dataset", "metric", "train", "val", "test", "seed", "epochs", "timings", "versions"} <= metrics.keys()
@@ -142,6 +142,12 @@ def note(row):
         os.kill(os.getpid(), getattr(signal, sys.argv[4]))
 vcr.train(graph, split, config, sys.argv[1], device="cpu", on_epoch=note)
 """
+
+
+def test_unknown_options_are_refused(graph: Graph, split: Split, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'devise'"):
+        vcr.train(graph, split, CONFIG, tmp_path / "run", devise="cpu")  # type: ignore[call-arg]
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("epoch", [1, 3])

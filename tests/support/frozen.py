@@ -138,7 +138,8 @@ def report_data(run: vcr.Run) -> Any:
     for name in ("created", "reproduce", "versions", "stages"):
         del data[name]
     del data["explorer"]["hint"]
-    del data["neighbours"]  # younger than the digests, as are these:
+    for name in ("neighbours", "baselines"):  # younger than the digests, as are these:
+        del data[name]
     for name in ("groups", "group_effect", "explained", "alone", "alone_confidence"):
         data["explorer"].pop(name, None)
     for name in ("combine", "neighbour_dropout", "own_dropout"):

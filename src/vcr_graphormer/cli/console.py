@@ -181,6 +181,31 @@ def print_history(run: Run) -> None:
         make_console().print(text, highlight=False)
 
 
+def print_baselines(run: Run) -> None:
+    """Print our result beside those of the baselines, and a sentence if one of them is at least as good."""
+    from ..runs.baselines import comparison
+
+    metrics, rows = run.metrics, run.baselines
+    if not rows:
+        return
+    table = Table(title=f"{metrics['metric']} beside plain baselines")
+    for title in ("", "val", "test", "seconds"):
+        table.add_column(title, justify="right" if title else "left")
+    ours = (_number(metrics["val"]), _number(metrics["test"]), f"{sum(metrics['timings'].values()):.1f}")
+    table.add_row("ours", *ours)
+    for row in rows:
+        if "val" in row:
+            table.add_row(row["name"], _number(row["val"]), _number(row["test"]), f"{row['seconds']:.1f}")
+    console = make_console()
+    console.print(table)
+    for row in rows:
+        if "note" in row:
+            console.print(escape(f"{row['name']}: {row['note']}"), highlight=False)
+    sentence = comparison(metrics["metric"], metrics["val"], rows)
+    if sentence is not None:
+        console.print(escape(sentence), highlight=False)
+
+
 def _number(value: float | None) -> str:
     return "none" if value is None or math.isnan(value) else f"{value:.4f}"
 
@@ -199,6 +224,11 @@ def print_summary(summary: dict[str, Any]) -> None:
     for part in ("train", "val", "test"):
         row = summary[part]
         table.add_row(part, f"{row['mean']:.4f}", f"{row['std']:.4f}", str(len(row["values"])))
+    for baseline in summary["baselines"]:
+        for part in ("val", "test"):
+            row = baseline[part]
+            name = f"{part} of {baseline['name']}"
+            table.add_row(name, f"{row['mean']:.4f}", f"{row['std']:.4f}", str(len(row["values"])))
     Console().print(table)
 
 

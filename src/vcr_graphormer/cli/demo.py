@@ -23,7 +23,7 @@ def demo(
     from ..data.datasets import load_data
     from ..report.page import write_report
     from ..runs.launch import train as train_run
-    from .console import StageProgress, print_history, print_stages
+    from .console import StageProgress, print_baselines, print_history, print_stages
 
     typer.echo("1. load scikit-learn's handwritten digits as a graph of nearest neighbours, and split it")
     config = read_config(None, ["training.epochs=60", "training.patience=20"])  # enough for so small a graph
@@ -51,6 +51,7 @@ def demo(
         typer.echo(f"   image 0 (a {digits[0]}), {kind} tokens: {tokens}, …")
     typer.echo("3. test the model on images that it was not trained on")
     print_history(run)
+    print_baselines(run)
     wrong = split.test[run.predict(split.test).labels != digits[split.test]]
     first = ", ".join(map(str, wrong[:SHOWN]))
     typer.echo(f"   {len(wrong)} of {len(split.test)} test images wrong, the first: {first}")

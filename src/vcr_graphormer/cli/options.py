@@ -71,6 +71,16 @@ Scheduler = Annotated[
 Threads = Annotated[
     int | None, typer.Option("--threads", metavar="N", help="Threads for the token lists (default: all cores).")
 ]
+Baselines = Annotated[
+    str | None,
+    typer.Option(
+        "--baselines",
+        metavar="CHOICE",
+        help="Compare with baselines after training: none, quick (logistic regression and gradient boosting, seconds; "
+        "the default) or all (also MLP, GCN, GraphSAGE and APPNP of PyG).",
+    ),
+]
+TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Also write curves for TensorBoard.")]
 
 
 @dataclass(frozen=True)
@@ -127,6 +137,14 @@ class Machine:
 
     device: Device = "auto"
     threads: Threads = None
+
+
+@dataclass(frozen=True)
+class Extras:
+    """The options for results beside those of the model."""
+
+    baselines: Baselines = None
+    tensorboard: TensorBoard = False
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ConfigError
-from .options import INTERRUPTED, Chosen, Machine, Scheduler, Threads, say_error
+from .options import INTERRUPTED, Chosen, Extras, Machine, Scheduler, Threads, say_error
 
 if TYPE_CHECKING:
     from ..data.graph import Graph
@@ -39,6 +39,7 @@ def show_progress(epochs: int, writer: Any = None) -> Iterator[tuple[Callable[..
 def train(
     data: Chosen,
     machine: Machine,
+    extras: Extras,
     out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="The run folder (default: runs/DATASET).")] = None,
     seeds: Annotated[
         int | None, typer.Option(metavar="N", help="Train N times, with seeds 0 to N-1; show mean and deviation.")
@@ -49,15 +50,15 @@ def train(
     ] = None,
     resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Continue an interrupted run.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the run in the folder.")] = False,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write curves for TensorBoard.")] = False,
 ) -> None:
     """Make token lists, train a model and evaluate it. Writes settings, weights, metrics and predictions."""
     from ..data.datasets import load_labelled
+    from ..runs.baselines import QUICK
     from ..runs.launch import SEEDS_FILE, Watched, train_loaded
     from ..runs.launch import resume as resume_run
     from ..runs.run import Run
     from ..training.processes import Processes
-    from .console import print_history
+    from .console import print_baselines, print_history
 
     def choose() -> tuple[Path, Config]:
         if resume is not None:
@@ -67,7 +68,7 @@ def train(
                 raise ConfigError(f"{resume} holds the runs of several seeds: give the same train command again")
             return resume, Run.open(resume, machine.device).config
         chosen = data.load()
-        if seeds is not None and (tokens is not None or tensorboard):
+        if seeds is not None and (tokens is not None or extras.tensorboard):
             raise ConfigError("--tokens and --tensorboard are for one run: leave them out with --seeds")
         if seeds is not None and processes.size > 1:
             raise ConfigError(
@@ -85,17 +86,24 @@ def train(
     with processes.guarded():
         folder, chosen = processes.agree(choose)
     if seeds is not None:
-        _train_seeds(chosen, seeds, folder, machine, force)
+        _train_seeds(chosen, seeds, folder, machine, force=force, baselines=extras.baselines or QUICK)
         return
-    writer = _tensorboard(folder) if tensorboard else None
+    writer = _tensorboard(folder) if extras.tensorboard else None
     try:
         with show_progress(chosen.training.epochs, writer) as (progress, on_epoch):
             watched: Watched = {"threads": machine.threads, "progress": progress, "on_epoch": on_epoch}
             if resume is not None:
-                run = resume_run(folder, machine.device, **watched)
+                run = resume_run(folder, machine.device, baselines=extras.baselines, **watched)
             else:
                 run = train_loaded(
-                    load, chosen, out=folder, tokens=tokens, device=machine.device, force=force, **watched
+                    load,
+                    chosen,
+                    out=folder,
+                    tokens=tokens,
+                    device=machine.device,
+                    force=force,
+                    baselines=extras.baselines or QUICK,
+                    **watched,
                 )
     except KeyboardInterrupt:
         can_resume = (folder / "config.toml").is_file()
@@ -105,11 +113,12 @@ def train(
         raise typer.Exit(INTERRUPTED) from None
     if processes.is_first:
         print_history(run)
+        print_baselines(run)
         typer.echo(f"the run lies in {run.path}")
         typer.echo(f"next: vcr-graphormer predict {run.path} --out predictions.csv")
 
 
-def _train_seeds(chosen: Config, seeds: int, folder: Path, machine: Machine, force: bool) -> None:
+def _train_seeds(chosen: Config, seeds: int, folder: Path, machine: Machine, *, force: bool, baselines: str) -> None:
     from ..runs.launch import Watched
     from ..runs.run import Run
     from ..runs.seeds import train_seeds
@@ -121,7 +130,7 @@ def _train_seeds(chosen: Config, seeds: int, folder: Path, machine: Machine, for
     try:
         with show_progress(chosen.training.epochs) as (progress, on_epoch):
             watched: Watched = {"threads": machine.threads, "progress": progress, "on_epoch": on_epoch}
-            summary = train_seeds(chosen, seeds, folder, machine.device, force, print_seed, **watched)
+            summary = train_seeds(chosen, seeds, folder, machine.device, force, print_seed, baselines, **watched)
     except KeyboardInterrupt:
         say_error("stopped; the same command continues")
         raise typer.Exit(INTERRUPTED) from None

@@ -18,6 +18,7 @@ from ..explain.rewiring import Transfer, estimate_transfer
 from ..explain.slices import by_class, by_degree, by_homophily, calibration, confusion, degree_groups, local_homophily
 from ..ranking.pagerank import Ranker
 from ..ranking.second_level import coarse_clusters
+from ..runs.baselines import comparison
 from ..runs.run import Run
 from ..runs.tuning import ABOUT_FILE, Tuning
 from ..tokens.layout import NEIGHBOURS
@@ -219,6 +220,16 @@ def correctness(run: Run, predicted: NDArray[np.float32]) -> dict[str, Any]:
         "slices": {name: [asdict(group) for group in groups] for name, groups in slices.items()},
         "calibration": calibration(predicted[test], labels),
     }
+
+
+def baselines(run: Run) -> dict[str, Any] | None:
+    """Return our result above those of the baselines, and a sentence if one is at least as good; None without any."""
+    metrics, rows = run.metrics, run.baselines
+    if not rows:
+        return None
+    ours = {"name": "ours", "val": metrics["val"], "test": metrics["test"], "seconds": sum(metrics["timings"].values())}
+    sentence = comparison(metrics["metric"], metrics["val"], rows)
+    return {"metric": metrics["metric"], "rows": [ours, *rows], "sentence": sentence}
 
 
 def stages_of_tokens(run: Run) -> dict[str, dict[str, float]]:

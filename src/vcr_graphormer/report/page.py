@@ -104,6 +104,7 @@ def collect(run: Run, nodes: int = SAMPLE, seed: int = 0, progress: Progress | N
         "created": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         "headline": {key: metrics.get(key) for key in ("metric", *PARTS, "seed", "epochs", "best_epoch")}
         | {"scores": metrics["scores"]["test"]},
+        "baselines": numbers.baselines(run),
         "reproduce": [_command(run)],
         "versions": metrics.get("versions"),
         "graph": _graph(run),

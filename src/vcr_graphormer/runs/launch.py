@@ -29,8 +29,9 @@ from ..training.devices import find_device
 from ..training.inference import compute
 from ..training.processes import Processes, agent_name
 from ..training.trainer import OnEpoch, Trainer
+from .baselines import NONE, QUICK, baseline_names, check_choice, run_baseline
 from .config import Config, load_run_config, to_toml
-from .run import RUN_FILE, RUN_VERSION, Run, versions
+from .run import BASELINES_FILE, RUN_FILE, RUN_VERSION, Run, versions
 
 SEEDS_FILE = "seeds.toml"  # the settings of a folder that holds one run per seed
 
@@ -66,12 +67,15 @@ class Options(Watched, total=False):
         Whether to replace a run that is in the folder.
     kinds : sequence of Kind
         Kinds of neighbours beside those in the settings; give them to `resume` too.
+    baselines : str
+        Baselines to compute after training: none, quick (scikit-learn, seconds; the default) or all (also PyG's).
     """
 
     tokens: str | Path | None
     device: str
     force: bool
     kinds: Sequence[Kind]
+    baselines: str
 
 
 def train(
@@ -95,7 +99,8 @@ def train(
     out
         The run folder; an existing run is refused unless `force`.
     **options
-        `tokens`, `device`, `force` and `kinds`, as in `Options`; `threads`, `progress` and `on_epoch`, as in `Watched`.
+        `tokens`, `device`, `force`, `kinds` and `baselines`, as in `Options`; `threads`, `progress` and `on_epoch`, as
+        in `Watched`.
     """
     return train_loaded(lambda: (graph, split), config or Config(), out=out, **options)
 
@@ -105,17 +110,17 @@ def train_loaded(
     config: Config,
     *,
     out: str | Path,
-    tokens: str | Path | None = None,
-    device: str = "auto",
-    force: bool = False,
-    kinds: Sequence[Kind] = (),
     keep: Collection[str] = (),
-    **watched: Unpack[Watched],
+    **options: Unpack[Options],
 ) -> Run:
     """Train like `train`; only the first process calls `load`, and none does after a restart by torchrun.
 
     `keep` names files and folders that may lie in the run folder before.
     """
+    if unknown := options.keys() - Options.__annotations__.keys():
+        raise TypeError(f"train() got an unexpected keyword argument '{min(unknown)}'")
+    tokens, kinds, baselines = options.get("tokens"), options.get("kinds", ()), options.get("baselines", QUICK)
+    device, force = options.get("device", "auto"), options.get("force", False)
 
     def prepare() -> None:
         restarted = _is_restart(Path(out), config)
@@ -123,9 +128,12 @@ def train_loaded(
             graph, split = load()
             check_data(graph, split)
             check_settings(graph, split.train, config, kinds=kinds)
+            check_choice(baselines)
             if tokens is not None:
                 check_tokens(graph, split.train, config.tokens, tokens, kinds)
-            more = {"agents": agents, "process": os.getpid()} if agents else {}
+            more: dict[str, Any] = {"baselines": baselines}
+            if agents:
+                more |= {"agents": agents, "process": os.getpid()}
             if kinds:
                 more["kinds"] = [kind.name for kind in kinds]
             again = force or restarted
@@ -137,6 +145,7 @@ def train_loaded(
         find_device(device)
         agents = [name for name in dict.fromkeys(processes.gather(agent_name())) if name is not None]
         processes.first(prepare)
+        watched = {name: options[name] for name in Watched.__annotations__ if name in options}  # type: ignore[literal-required]
         return resume(out, device, kinds, **watched)
 
 
@@ -192,27 +201,61 @@ def _prepare(
         temporary.write_text(to_toml(config), encoding="utf-8")
 
 
-def resume(path: str | Path, device: str = "auto", kinds: Sequence[Kind] = (), **watched: Unpack[Watched]) -> Run:
-    """Continue an interrupted run from its last checkpoint, or open a finished one."""
+def resume(
+    path: str | Path,
+    device: str = "auto",
+    kinds: Sequence[Kind] = (),
+    baselines: str | None = None,
+    **watched: Unpack[Watched],
+) -> Run:
+    """Continue an interrupted run from its last checkpoint, or open a finished one.
+
+    Baselines that are missing are computed: those the run was begun with, or those of `baselines`.
+    """
     processes = Processes.join()
     with processes.guarded():
         device = processes.device(device)
         # The first process opens the run before the others, so that an error is reported once.
         run = processes.first(lambda: Run.open(path, device)) or Run.open(path, device)
-        if processes.agree(lambda: run.finished):
+        missing = processes.agree(lambda: _missing_baselines(run, baselines))
+        finished = processes.agree(lambda: run.finished)
+        if finished and not missing:
             return run
-        if run.about.get("kinds", []) != [kind.name for kind in kinds]:
+        if not finished and run.about.get("kinds", []) != [kind.name for kind in kinds]:
             raise ConfigError(f"{path} was begun with kinds={run.about.get('kinds', [])}: give these to resume")
         lock = processes.first(lambda: claim(run.path / RUN_FILE))
         try:
+            own = watched if processes.is_first else Watched(threads=None)
             if not processes.agree(lambda: run.finished):  # another process may have finished it meanwhile
                 with torch.random.fork_rng(devices=[run.device] if run.device.type == "cuda" else []):
-                    own = watched if processes.is_first else Watched(threads=None)
                     _execute(run, processes, kinds=kinds, watched=own)
+            processes.first(lambda: _add_baselines(run, missing, own.get("progress")))
         finally:
             if lock is not None:
                 lock.close()
     return run
+
+
+def _missing_baselines(run: Run, choice: str | None) -> list[str]:
+    """Return the names of baselines to compute; one that could not be computed only counts if asked for again."""
+    names = baseline_names(TASKS[run.task], str(run.about.get("baselines", NONE)) if choice is None else choice)
+    done = {row["name"] for row in run.baselines if choice is None or "val" in row}
+    return [name for name in names if name not in done]
+
+
+def _add_baselines(run: Run, names: Sequence[str], progress: Progress | None) -> None:
+    """Compute baselines of a finished run and write each as soon as it is there."""
+    rows = {row["name"]: row for row in run.baselines}
+    metric, seed = run.metrics["metric"], run.config.training.seed
+    for number, name in enumerate(names, start=1):
+        try:
+            row = run_baseline(name, run.graph, run.split, metric=metric, seed=seed, device=str(run.device))
+        except Exception as error:  # whatever it is: the run has its results, and the note says what happened
+            row = {"name": name, "note": f"failed: {type(error).__name__}: {error}"}
+        rows[name] = row
+        write_json(run.path / BASELINES_FILE, {"metric": metric, "baselines": list(rows.values())})
+        if progress is not None:
+            progress("baselines", number, len(names))
 
 
 def check_data(graph: Graph, split: Split) -> None:

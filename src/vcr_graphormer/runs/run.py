@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # imported where needed: predicting must not load the code th
     from ..explain.rewiring import Transfer
 
 RUN_FILE = "run.json"
+BASELINES_FILE = "baselines.json"
 RUN_VERSION = 1
 SIZES = ("num_features", "num_outputs", "num_labels", "num_nodes")
 # Token lists computed at a time while explaining, at least: small enough for the memory of a laptop and of a GPU.
@@ -113,6 +114,20 @@ class Run:
             return {}  # the results are those of the graph it was trained on
         self.check_finished()
         return read_json(self.path / "metrics.json")
+
+    @property
+    def baselines(self) -> list[dict[str, Any]]:
+        """Return what `train` measured beside the model: name, settings, `val`, `test` and seconds of each baseline.
+
+        Baselines that were not computed have a `note` and no `val`. The list is empty if the run has none.
+        """
+        if self.other_graph is not None or not (self.path / BASELINES_FILE).is_file():
+            return []
+        try:
+            rows: list[dict[str, Any]] = read_json(self.path / BASELINES_FILE)["baselines"]
+        except (StoreError, KeyError):  # a damaged file costs the baselines, not the run
+            return []
+        return rows
 
     @cached_property
     def history(self) -> list[dict[str, float]]:

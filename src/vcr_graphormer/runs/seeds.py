@@ -17,6 +17,7 @@ from ..data.graph import Graph
 from ..data.split import PARTS
 from ..errors import ConfigError, StoreError
 from ..training.processes import Processes
+from .baselines import QUICK, check_choice
 from .config import Config, load_run_config, to_toml
 from .launch import SEEDS_FILE, Watched, make_room, resume, train
 from .run import RUN_FILE, Run
@@ -29,16 +30,19 @@ def train_seeds(
     device: str = "auto",
     force: bool = False,
     on_run: Callable[[int, Run], None] | None = None,
+    baselines: str = QUICK,
     **watched: Unpack[Watched],
 ) -> dict[str, Any]:
     """Train with split and training seeds 0 … seeds - 1; write mean and standard deviation to `summary.json`.
 
-    Called again with the same folder and settings, it continues. `on_run` is called with each seed and its run.
+    Called again with the same folder and settings, it continues. `on_run` is called with each seed and its run. The
+    summary has the means of the `baselines` (none, quick or all, as in `train`), too.
     """
     if seeds < 1:
         raise ConfigError(f"seeds is {seeds}; it must be 1 or more")
     if Processes.join().size > 1:
         raise ConfigError("several seeds are trained one after another in one process, not under torchrun")
+    check_choice(baselines)
     folder = Path(out)
     settings_file = folder / SEEDS_FILE
     if not settings_file.is_file() or force:
@@ -48,27 +52,36 @@ def train_seeds(
             temporary.write_text(to_toml(config), encoding="utf-8")
     elif load_run_config(settings_file) != config:
         raise StoreError(f"{folder} holds runs with other settings: choose another folder, or replace them (--force)")
-    results = []
+    results, compared = [], []
     for seed in range(seeds):
-        run = _train_seed(config, seed, folder=folder, device=device, watched=watched)
+        run = _train_seed(config, seed, folder=folder, device=device, baselines=baselines, watched=watched)
         if on_run is not None:
             on_run(seed, run)
         results.append(run.metrics)
+        compared.append({row["name"]: row for row in run.baselines if row.get("test") is not None})
     first = results[0]
     summary: dict[str, Any] = {"dataset": first["dataset"], "metric": first["metric"], "seeds": list(range(seeds))}
     for part in PARTS:
-        values = [metrics[part] for metrics in results]
-        deviation = float(np.std(values, ddof=1)) if seeds > 1 else 0.0
-        summary[part] = {"mean": float(np.mean(values)), "std": deviation, "values": values}
+        summary[part] = _mean([metrics[part] for metrics in results])
+    summary["baselines"] = [
+        {"name": name, **{part: _mean([rows[name][part] for rows in compared]) for part in ("val", "test")}}
+        for name in compared[0]
+        if all(name in rows for rows in compared)
+    ]
     write_json(folder / "summary.json", summary)
     return summary
 
 
-def _train_seed(config: Config, seed: int, *, folder: Path, device: str, watched: Watched) -> Run:
+def _mean(values: list[float]) -> dict[str, Any]:
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    return {"mean": float(np.mean(values)), "std": deviation, "values": values}
+
+
+def _train_seed(config: Config, seed: int, *, folder: Path, device: str, baselines: str, watched: Watched) -> Run:
     """Return the run of one seed: open, continue or train it. All seeds use one saved graph."""
     run_folder = folder / f"seed-{seed}"
     if (run_folder / RUN_FILE).is_file():
-        return resume(run_folder, device, **watched)
+        return resume(run_folder, device, baselines=baselines, **watched)
     published = config.data.split == "published"
     data = config.data if published else replace(config.data, seed=seed)
     settings = replace(config, data=data, training=replace(config.training, seed=seed))
@@ -80,4 +93,4 @@ def _train_seed(config: Config, seed: int, *, folder: Path, device: str, watched
         raise StoreError(f"the data of {folder} has changed since its first run: choose another folder, or --force")
     if run_folder.is_dir():
         shutil.rmtree(run_folder)  # killed before `run.json` was written
-    return train(Graph.open(saved), split, settings, run_folder, device=device, **watched)
+    return train(Graph.open(saved), split, settings, run_folder, device=device, baselines=baselines, **watched)

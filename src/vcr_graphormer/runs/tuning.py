@@ -35,6 +35,7 @@ from ..errors import ConfigError, StoreError, TrainingError, VCRError
 from ..training.devices import find_device
 from ..training.processes import Processes
 from ..training.trainer import OnEpoch, Trainer
+from .baselines import NONE, QUICK
 from .config import Config
 from .launch import check_data, make_room, resume, train_loaded, without_nan
 from .recipes import Tables, can_fit, changed, differences, fit_recipe, load_recipes, with_epochs
@@ -476,12 +477,13 @@ class Search:
                 watch(TuningState(title, int(row["epoch"]), epochs, tuning, 0.0))
 
             where = folder if place == 1 else folder / MEMBERS / str(place)
-            runs.append(self._train(where, config, device=device, on_epoch=on_epoch))
+            baselines = QUICK if place == 1 else NONE
+            runs.append(self._train(where, config, device=device, on_epoch=on_epoch, baselines=baselines))
         if len(runs) > 1:
             write_ensemble(folder, runs)
         return runs[0]
 
-    def _train(self, folder: Path, config: Config, *, device: str, on_epoch: OnEpoch) -> Run:
+    def _train(self, folder: Path, config: Config, *, device: str, on_epoch: OnEpoch, baselines: str) -> Run:
         """Train into a folder, or continue a training there."""
         if (folder / "config.toml").is_file():
             return resume(folder, device, on_epoch=on_epoch)
@@ -495,6 +497,7 @@ class Search:
             device=device,
             force=begun,
             keep=_KEPT,
+            baselines=baselines,
             on_epoch=on_epoch,
         )
 

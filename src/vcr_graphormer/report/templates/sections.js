@@ -77,6 +77,21 @@ function settingsTables(config) {
     table([name, "value"], Object.entries(values).map(([key, value]) => [key, text(value)])))));
 }
 
+function baselinesSection({ baselines }) {
+  if (!baselines || !filledList(baselines.rows)) return null;
+  const { metric } = baselines;
+  const settings = (row) => Object.entries(row.settings ?? {}).map(([name, value]) => `${words(name)} ${value}`).join(", ");
+  const rows = baselines.rows.filter(({ val }) => isNumber(val)).map((row) => [row.name, scored(metric, row.val),
+    scored(metric, row.test), secondsText(row.seconds), settings(row)]);
+  return [
+    make("p", {}, "Baselines learn from the same training nodes. Their settings are chosen on the validation nodes, " +
+      "from a few. Hops are the features, and their averages over one and two steps."),
+    scrolling("Baselines", table(["", `validation ${words(metric)}`, `test ${words(metric)}`, "time", "settings"], rows)),
+    baselines.sentence ? make("p", {}, baselines.sentence.replaceAll("`", "")) : null,
+    ...baselines.rows.filter(({ note }) => note).map(({ name, note }) => make("p", { class: "note" }, `${name}: ${note}`)),
+  ];
+}
+
 function historySection({ history, headline }) {
   if (!history || !filledList(history.epoch)) return null;
   const { epoch } = history;

@@ -2,6 +2,7 @@
 
 const SECTIONS = [
   ["summary", "Summary", headlineSection],
+  ["baselines", "Beside plain baselines", baselinesSection],
   ["curves", "Learning curves", historySection],
   ["tuning", "How the settings were found", tuningSection],
   ["confusion", "Confusion matrix", confusionSection],
