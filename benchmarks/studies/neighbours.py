@@ -323,7 +323,12 @@ KINDS = {
     "32 of a kind": Variant({"structure_tokens": 32, "content_tokens": 32}, {**QUARTER, "token_dropout": 0.5}),
     "64 of a kind": Variant({"structure_tokens": 64, "content_tokens": 64}, {**QUARTER, "token_dropout": 0.5}),
 }
-STUDIES = {"gates": {name: replace(variant, long=True) for name, variant in GATES.items()}, "kinds": KINDS}
+# The gates were compared before there were lists without repeats.
+REPEATS = {"distinct": False}
+STUDIES = {
+    "gates": {name: replace(one, tokens={**one.tokens, **REPEATS}, long=True) for name, one in GATES.items()},
+    "kinds": KINDS,
+}
 
 
 def make_parser() -> argparse.ArgumentParser:
