@@ -2,8 +2,8 @@
 
     python -m benchmarks gated --data ROOT --device cuda --graphs PubMed Computer Squirrel
 
-Both have the settings of the variant `reduced`, which are joint; only `model.combine` differs. The ratio is the median of
-the ratios of steps taken one after the other, since the machine may be busy.
+Both have the settings of the variant `reduced`, which are joint; only `model.combine` differs. The ratio is the median
+of the ratios of steps taken one after the other, since the machine may be busy.
 """
 
 from __future__ import annotations
