@@ -161,7 +161,7 @@ def transformer(model: Any, inputs: Any, node: int) -> Any:
     for place, (other, score) in enumerate(zip(inputs.ids[0][node], inputs.scores[0][node], strict=True)):
         if other >= 0:
             later = float(inputs.shared[0][node, place]) if inputs.shared and place < inputs.shared[0].shape[1] else 0.0
-            tokens.append(np.append(features[other], float(score) + later))
+            tokens.append(np.append(features[other], float(score)))
             kinds.append([hops + 1 if place < inputs.layout.counts["structure"] else hops + 2])
             kinds[-1] += [hops + 2] if later else []
             ranks.append(place)

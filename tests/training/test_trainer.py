@@ -308,6 +308,18 @@ CHANGES: dict[str, Any] = {
 OTHERS = {"checkpoint_every", "compile"}
 
 
+def test_weight_decay_does_not_close_the_gate(graph: Graph, split: Split, store: TokenStore) -> None:
+    gates = []
+    for decay in (0.0, 50.0):
+        training = replace(TRAINING, epochs=2, weight_decay=decay, gradient_clip=0.0)
+        trainer = make_trainer(graph, split, store, training, replace(MODEL, combine="gated"))
+        for parameter in trainer.model.head.parameters():  # the second path says nothing: its gate gets no gradient
+            torch.nn.init.zeros_(parameter).requires_grad_(False)
+        trainer.fit()
+        gates.append(trainer.model.gate.item())
+    assert gates == [pytest.approx(0.55), pytest.approx(0.55)]
+
+
 @pytest.mark.parametrize(
     "name", sorted({item.name for kind in (ModelConfig, TrainConfig) for item in fields(kind)} - OTHERS)
 )

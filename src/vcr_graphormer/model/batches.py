@@ -35,8 +35,8 @@ class Batch:
     place : [B, 1 + k]
         Index of the node and of each neighbour in `rows`; super nodes follow the rows. 0 for padding.
     scores : [B, S]
-        Weight of each token: 1 for the node, (L-l+1) / (1+…+L) for hop l, scores for neighbours. The score of a
-        neighbour is the sum of its scores by all kinds that propose it.
+        Weight of each token: 1 for the node, (L-l+1) / (1+…+L) for hop l, the score by the kind of
+        its place for a neighbour.
     mask : [B, S] or None
         False for padding. None if there is no padding.
     hops : L matrices [B, d]
@@ -196,8 +196,6 @@ class Inputs:
         ids = torch.cat([piece[nodes] for piece in self.ids], 1)
         scores = torch.cat([piece[nodes].float() for piece in self.scores], 1)
         shared = self.shared_scores(nodes)
-        if shared is not None:
-            scores = scores + shared.sum(2)
         neighbours = ids.clamp(min=0).long()
         place = torch.cat([nodes[:, None], neighbours], 1)
         rows: tuple[Matrix, ...] = ()

@@ -49,8 +49,7 @@ def save_training(trainer: Trainer, file: Path) -> None:
         tensors |= {f"average/{name}": value for name, value in trainer.average.state_dict().items()}
     best = trainer.best
     tensors |= {f"best/{name}": value for name, value in best.state.items()}
-    names = [name for name, _ in trainer.model.named_parameters()]
-    moments = optimizer_tensors(trainer.optimizer, names)
+    moments = optimizer_tensors(trainer.optimizer, dict(trainer.model.named_parameters()))
     tensors |= {f"optimizer/{name}": value for name, value in moments.items()}
     tensors["random/cpu"] = torch.get_rng_state()
     if trainer.inputs.device.type == "cuda":
@@ -71,8 +70,7 @@ def restore_training(trainer: Trainer, file: Path) -> None:
         trainer.model.load_state_dict(under("model/", tensors))
         if trainer.average is not None:
             trainer.average.load_state_dict(under("average/", tensors))
-        names = [name for name, _ in trainer.model.named_parameters()]
-        restore_optimizer(trainer.optimizer, names, under("optimizer/", tensors))
+        restore_optimizer(trainer.optimizer, dict(trainer.model.named_parameters()), under("optimizer/", tensors))
         trainer.best = replace(
             trainer.best,
             epoch=about["best_epoch"],
@@ -89,18 +87,20 @@ def restore_training(trainer: Trainer, file: Path) -> None:
         raise StoreError(f"{file} does not fit this run ({error}): delete it to start again") from error
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer, names: list[str]) -> dict[str, Tensor]:
-    """Return the moments of an optimizer by parameter; `names` lists the parameters of its only group in order."""
+def optimizer_tensors(optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the moments of an optimizer, by the name of the parameter."""
     return {
         f"{name}/{key}": value
-        for name, parameter in zip(names, optimizer.param_groups[0]["params"], strict=True)
+        for name, parameter in parameters.items()
         for key, value in optimizer.state.get(parameter, {}).items()
     }
 
 
-def restore_optimizer(optimizer: torch.optim.Optimizer, names: list[str], tensors: Mapping[str, Tensor]) -> None:
+def restore_optimizer(
+    optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor], tensors: Mapping[str, Tensor]
+) -> None:
     """Set an optimizer to the moments that `optimizer_tensors` returned."""
-    for name, parameter in zip(names, optimizer.param_groups[0]["params"], strict=True):
+    for name, parameter in parameters.items():
         state = {key.rpartition("/")[2]: value for key, value in tensors.items() if key.rpartition("/")[0] == name}
         if state:
             optimizer.state[parameter] = {key: value.to(parameter.device) for key, value in state.items()}

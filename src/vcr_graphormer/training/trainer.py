@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -110,7 +110,7 @@ class Trainer:
         # On a GPU the rate is a tensor, so that it can change between replays of a captured step.
         rate = torch.tensor(config.learning_rate, device=inputs.device) if on_gpu else config.learning_rate
         self.optimizer = torch.optim.AdamW(
-            model.parameters(), rate, weight_decay=config.weight_decay, fused=True, capturable=on_gpu
+            _parameter_groups(model), rate, weight_decay=config.weight_decay, fused=True, capturable=on_gpu
         )
         # Matrix products in low precision use a copy of the model; the optimizer updates the float32 weights.
         self.worker = model if self.precision == torch.float32 else copy.deepcopy(model).to(self.precision)
@@ -285,11 +285,11 @@ class Trainer:
         return loss
 
     def _set_rate(self, rate: float) -> None:
-        group = self.optimizer.param_groups[0]
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
         self.rate = rate
 
     def take_step(self, batch: Batch, labels: Tensor, total: Tensor | int | None = None) -> Tensor:
@@ -378,3 +378,11 @@ class Trainer:
         else:
             self.history = read_history(history)[: self.epoch]
         return self.epoch
+
+
+def _parameter_groups(model: VCRGraphormer) -> list[dict[str, Any]]:
+    """Return all parameters in one group; the gate in another without weight decay, which would close it."""
+    if model.own is None:
+        return [{"params": list(model.parameters())}]
+    others = [parameter for parameter in model.parameters() if parameter is not model.gate]
+    return [{"params": others}, {"params": [model.gate], "weight_decay": 0.0}]
