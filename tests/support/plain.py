@@ -30,6 +30,6 @@ def train_config(**settings: Any) -> vcr.TrainConfig:
 
 
 def plain_config(**sections: Any) -> vcr.Config:
-    """All of them; features stay as they are."""
+    """All of them; features are as given."""
     plain = {"tokens": token_config(), "model": model_config(), "training": train_config()}
-    return vcr.Config(**{"data": vcr.DataConfig(scale="none"), **plain, **sections})
+    return vcr.Config(**{"data": vcr.DataConfig(features="given", scale="none"), **plain, **sections})

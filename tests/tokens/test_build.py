@@ -117,7 +117,7 @@ def test_killed_in_the_middle_resumes_with_the_same_bytes(
         "    if last: os.kill(os.getpid(), signal.SIGKILL)\n"
         "Path.replace = die\n"
         "root = Path(sys.argv[1])\n"
-        "config = token_config(hops=2, clusters=4, structure_tokens=5, content_tokens=6)\n"
+        "config = TokenConfig(hops=2, clusters=4, structure_tokens=5, content_tokens=6)\n"
         "tokenize(Graph.open(root / 'graph'), np.load(root / 'train.npy'), config, root / 'tokens', threads=1)\n"
     )
     result = subprocess.run([sys.executable, "-c", script, str(tmp_path), stop, str(before)], check=False)
@@ -216,10 +216,10 @@ def test_sparse_hops_are_stored_sparse(tmp_path: Path) -> None:
     [
         ({"structure_tokens": -1}, ConfigError, "tokens.structure_tokens is -1"),
         ({"content_tokens": 1.5}, ConfigError, "tokens.content_tokens is 1.5"),
-        ({"hops": -1}, ConfigError, "hops is -1"),
+        ({"hops": -2}, ConfigError, "hops is -2"),
         ({"restart": 0.0}, ConfigError, "restart is 0.0"),
         ({"tolerance": 2.0}, ConfigError, "tolerance is 2.0"),
-        ({"clusters": -1}, ConfigError, "clusters is -1"),
+        ({"clusters": -2}, ConfigError, "clusters is -2"),
         ({"content": "features", "content_clusters": 9999}, ConfigError, "tokens.content_clusters is 9999"),
         ({"clusters": 9999}, ConfigError, "tokens.clusters is 9999; it must lie between 0 and the number of nodes"),
         ({"content": "colour"}, ConfigError, "tokens.content is 'colour'; it must be auto or labels or features"),

@@ -59,6 +59,9 @@ def adapt(config: Config, graph: Graph, split: Split) -> Adapted:
 
     Only rows and labels of training nodes are read; of validation nodes, whether both of two classes are there.
     """
+    config.tokens.check()
+    config.model.check(config.tokens.hops)
+    config.training.check(graph.task)
     preparation = Preparation.learn(graph, split.train, config.data)
     prepared = preparation.apply(graph)
     config = replace(config, data=_resolved_data(config, preparation))
