@@ -12,8 +12,8 @@ from vcr_graphormer.base.files import read_json, write_json
 from vcr_graphormer.data.datasets import load_dataset, load_splits, paper_split
 from vcr_graphormer.data.graph import Graph
 from vcr_graphormer.data.split import Split
-from vcr_graphormer.data.tasks import TASKS, choose_metric
 from vcr_graphormer.errors import ConfigError, StoreError
+from vcr_graphormer.runs.adapt import adapt
 from vcr_graphormer.runs.config import BEFORE, Config
 from vcr_graphormer.runs.run import versions
 from vcr_graphormer.runs.trials import Workbench
@@ -133,7 +133,8 @@ def measure_accuracy(
             benches[directed] = Workbench(load_dataset(plan.dataset, root, directed), find_device(device))
         bench = benches[directed]
         graph = bench.graph
-        metric = choose_metric(config.training.metric, TASKS[graph.task])
+        first = choose_split(plan.dataset, graph, plan.protocol, plan.seeds[0], root)
+        metric = adapt(config, graph, first).config.training.metric
         about = {"dataset": graph.name, "protocol": plan.protocol, "variant": variant, "metric": metric}
         record = Record(folder, about, _settings(config), force)
         files.append(record.file)
@@ -150,6 +151,6 @@ def measure_accuracy(
 def _settings(config: Config) -> dict[str, Any]:
     """Return all settings that a result depends on, but for the seed, which varies by run."""
     sections = {name: asdict(getattr(config, name)) for name in ("tokens", "model", "training")}
-    sections["data"] = {"directed": config.data.directed}
+    sections["data"] = {"directed": config.data.directed, "scale": config.data.scale}
     del sections["training"]["seed"]
     return sections

@@ -9,6 +9,7 @@ import pytest
 
 import vcr_graphormer as vcr
 from tests.support.dask_cluster import Here
+from tests.support.plain import token_config
 from tests.support.runs import CONFIG, all_bytes, named_graph
 from vcr_graphormer.base.checks import check_sources
 from vcr_graphormer.base.folders import open_folder, write_folder
@@ -118,7 +119,7 @@ def test_bytes_do_not_depend_on_who_ranks(run: vcr.Run, tmp_path: Path) -> None:
 
 
 def test_it_goes_on_to_its_next_best_where_others_have_taken_its_nodes() -> None:
-    config = vcr.TokenConfig(hops=0, content_tokens=0, clusters=0, structure_tokens=2)
+    config = token_config(hops=0, content_tokens=0, clusters=0, structure_tokens=2)
     lists = make_lists(named_graph(), config=config, kinds=[CIRCLE])
     shared = lists.shared("circle")
     assert shared is not None
@@ -144,9 +145,9 @@ def test_links_beside_the_others_are_the_links_of_before(tmp_path: Path) -> None
     graph = named_graph()
     train = vcr.Split.random(graph.labels, seed=0).train
     alone = vcr.tokenize(
-        graph, train, vcr.TokenConfig(content="links", content_tokens=4, distinct=False), tmp_path / "alone"
+        graph, train, token_config(content="links", content_tokens=4, distinct=False), tmp_path / "alone"
     )
-    beside = vcr.tokenize(graph, train, vcr.TokenConfig(link_tokens=4, distinct=False), tmp_path / "beside")
+    beside = vcr.tokenize(graph, train, token_config(link_tokens=4, distinct=False), tmp_path / "beside")
     np.testing.assert_array_equal(alone.ids("content"), beside.ids("links"))
     np.testing.assert_array_equal(alone.scores("content"), beside.scores("links"))
     assert list(alone.layout.counts) == ["structure", "content"]
@@ -183,7 +184,7 @@ def test_what_a_ranker_returns_is_checked(mistake: dict[str, int], message: str,
             return cls(graph.num_nodes, **mistake)
 
     kind: Any = replace(CIRCLE, ranker=lambda: Wrong)  # type: ignore[arg-type,return-value]
-    config = vcr.TokenConfig(hops=0, content_tokens=0, clusters=0)
+    config = token_config(hops=0, content_tokens=0, clusters=0)
     with pytest.raises(vcr.GraphError, match=message):
         make_lists(named_graph(), config=config, kinds=[kind])
     with pytest.raises(vcr.GraphError, match=message):
@@ -206,7 +207,7 @@ def refuse(graph: vcr.Graph, train: Any, config: vcr.TokenConfig) -> None:
 )
 def test_kinds_are_checked(kind: vcr.Kind, message: str) -> None:
     with pytest.raises(vcr.ConfigError, match=message):
-        make_lists(named_graph(), config=vcr.TokenConfig(hops=0, content_tokens=0), kinds=[kind])
+        make_lists(named_graph(), config=token_config(hops=0, content_tokens=0), kinds=[kind])
 
 
 def by_training_label(graph: vcr.Graph, train: Any, config: vcr.TokenConfig) -> Connections:
@@ -217,13 +218,13 @@ def test_a_kind_depends_on_the_training_nodes_unless_it_says_otherwise(tmp_path:
     graph = named_graph()
     first, second = (vcr.Split.random(graph.labels, seed=seed).train for seed in (0, 7))
     kind = vcr.Kind("mine", lambda config: 3, connect=by_training_label, own_label_left_out=True)
-    config, kept = vcr.TokenConfig(hops=0, content_tokens=0, clusters=0), Kept()
+    config, kept = token_config(hops=0, content_tokens=0, clusters=0), Kept()
     lists = [make_lists(graph, train, config, kinds=[kind], kept=kept) for train in (first, second)]
     assert not np.array_equal(lists[0].ids("mine"), lists[1].ids("mine"))
     vcr.tokenize(graph, first, config, tmp_path / "tokens", kinds=[kind])
     with pytest.raises(vcr.StoreError, match="belongs to another training labels, training nodes"):
         vcr.tokenize(graph, second, config, tmp_path / "tokens", kinds=[kind])
-    both = vcr.TokenConfig(super_tokens="mean")
+    both = token_config(super_tokens="mean")
     with pytest.raises(vcr.ConfigError, match="only one kind of neighbours may leave the own label out"):
         make_lists(graph, first, both, kinds=[kind])
 

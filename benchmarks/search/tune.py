@@ -27,6 +27,7 @@ import optuna
 
 import vcr_graphormer as vcr
 from benchmarks.common import load_graph, new_parser, random_splits
+from benchmarks.records import with_defaults
 from vcr_graphormer.runs.trials import Workbench, crossed
 from vcr_graphormer.tokens.kinds import Kind
 from vcr_graphormer.training.devices import find_device
@@ -152,9 +153,8 @@ def best_so_far(log: Path, dataset: str, directed: bool, names: list[str], count
 
 def pick(config: dict[str, Any], names: list[str]) -> dict[str, Any]:
     """Return the settings that the search varies from a whole configuration."""
-    # A setting that is newer than the log had its default then.
-    values = {**asdict(vcr.TokenConfig()), **asdict(vcr.ModelConfig()), **asdict(vcr.TrainConfig())}
-    values |= {**config["tokens"], **config["model"], **config["training"]}
+    whole = with_defaults(config)  # with settings that are newer than the log
+    values = {**whole["tokens"], **whole["model"], **whole["training"]}
     return {name: values[name] for name in names}
 
 

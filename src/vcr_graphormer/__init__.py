@@ -20,6 +20,7 @@ from .errors import (
 __version__ = "0.1.0"
 # The modules of the public names. Each is imported on first use, so that `vcr-graphormer --help` stays fast.
 _NAMES = {
+    "base.checks": ("AUTO",),
     "data.datasets": ("DataConfig", "load_dataset", "load_splits", "paper_split"),
     "data.generated": ("digits", "generate"),
     "data.graph": ("Graph",),
@@ -40,6 +41,7 @@ _NAMES = {
     "ranking.pagerank": ("Ranker", "rank"),
     "ranking.ranker": ("NodeRanker", "Ranking"),
     "report.page": ("write_report",),
+    "runs.adapt": ("Adapted", "adapt"),
     "runs.config": ("Config", "load_config"),
     "runs.launch": ("resume", "train"),
     "runs.predictions": ("Predictions",),
@@ -58,6 +60,7 @@ _NAMES = {
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 if TYPE_CHECKING:  # type checkers do not see names that are imported on first use
+    from .base.checks import AUTO
     from .data.datasets import DataConfig, load_dataset, load_splits, paper_split
     from .data.generated import digits, generate
     from .data.graph import Graph
@@ -78,6 +81,7 @@ if TYPE_CHECKING:  # type checkers do not see names that are imported on first u
     from .ranking.pagerank import Ranker, rank
     from .ranking.ranker import NodeRanker, Ranking
     from .report.page import write_report
+    from .runs.adapt import Adapted, adapt
     from .runs.config import Config, load_config
     from .runs.launch import resume, train
     from .runs.predictions import Predictions
@@ -94,6 +98,8 @@ if TYPE_CHECKING:  # type checkers do not see names that are imported on first u
     from .training.config import TrainConfig
 
 __all__ = [
+    "AUTO",
+    "Adapted",
     "Attended",
     "Attributions",
     "Batch",
@@ -137,6 +143,7 @@ __all__ = [
     "VCRError",
     "VCRGraphormer",
     "__version__",
+    "adapt",
     "content_connections",
     "digits",
     "exact_pagerank",

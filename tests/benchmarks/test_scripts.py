@@ -15,6 +15,7 @@ import torch
 from benchmarks.common import variant_config
 
 import vcr_graphormer as vcr
+from tests.support.plain import model_config, plain_config, token_config, train_config
 from vcr_graphormer.ranking.links import LinkRanker
 from vcr_graphormer.runs.trials import Workbench
 
@@ -33,10 +34,10 @@ def graph() -> vcr.Graph:
     return vcr.generate(nodes=200, edges=900, classes=3, features=8, homophily=0.7, seed=0)
 
 
-CONFIG = vcr.Config(
-    tokens=vcr.TokenConfig(hops=2, clusters=4, structure_tokens=3, content_tokens=3),
-    model=vcr.ModelConfig(hidden_channels=16, heads=2),
-    training=vcr.TrainConfig(epochs=4, batch_size=64, warmup_steps=5, learning_rate=0.01),
+CONFIG = plain_config(
+    tokens=token_config(hops=2, clusters=4, structure_tokens=3, content_tokens=3),
+    model=model_config(hidden_channels=16, heads=2),
+    training=train_config(epochs=4, batch_size=64, warmup_steps=5, learning_rate=0.01),
 )
 
 
@@ -289,7 +290,7 @@ def test_the_whole_pipeline_at_a_hundredth_of_amazon2m(tmp_path: Path, monkeypat
 
 def test_throughput_counts_steps_of_an_imitated_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     throughput = load("speed.throughput", monkeypatch)
-    config = replace(CONFIG, tokens=vcr.TokenConfig(hops=2, structure_tokens=3, content_tokens=3))
+    config = replace(CONFIG, tokens=token_config(hops=2, structure_tokens=3, content_tokens=3))
     graph, store = throughput.imitate(0.001, config.tokens, tmp_path)
     assert (graph.num_nodes, store.num_tokens) == (2449, 9)
     rows = [throughput.measure(graph, store, config, torch.device("cpu"), streamed, 3) for streamed in (False, True)]

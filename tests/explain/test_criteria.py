@@ -7,6 +7,7 @@ import pytest
 
 import vcr_graphormer as vcr
 from tests.support.graphs import star
+from tests.support.plain import token_config
 from vcr_graphormer.base.files import read_json
 from vcr_graphormer.explain.criteria import COLUMNS, Criteria, measure_criteria, same_label_neighbours
 
@@ -19,7 +20,7 @@ def measure(graph: vcr.Graph, config: vcr.TokenConfig, train: list[int], folder:
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Criteria]:
     graph = vcr.generate(nodes=500, edges=1500, classes=4, communities=8, homophily=0.2, features=6, seed=0)
-    config = vcr.TokenConfig(hops=3, clusters=8, structure_tokens=6, content_tokens=6)
+    config = token_config(hops=3, clusters=8, structure_tokens=6, content_tokens=6)
     train = vcr.Split.random(graph.labels, seed=0).train
     return measure(graph, config, train.tolist(), tmp_path_factory.mktemp("tokens") / "store")
 
@@ -29,7 +30,7 @@ def test_a_path_by_hand(tmp_path: Path) -> None:
     graph = vcr.Graph.from_edges(
         [[0, 1, 2, 3], [1, 2, 3, 4]], features=np.eye(5, dtype=np.float32), labels=[0, 1, 0, 1, 0]
     )
-    config = vcr.TokenConfig(hops=3, clusters=0, structure_tokens=2, content_tokens=0)
+    config = token_config(hops=3, clusters=0, structure_tokens=2, content_tokens=0)
     hops, plain, whole = measure(graph, config, [0, 1], tmp_path / "tokens")
     assert (hops.name, hops.neighbourhood, hops.clusters) == ("hops only", 1.0, None)
     assert hops.beyond == pytest.approx(1 / 3)  # the third of three hops
@@ -59,7 +60,7 @@ def test_what_super_nodes_are_for(rows: list[Criteria]) -> None:
 
 def test_without_labels_or_neighbours(tmp_path: Path) -> None:
     graph = vcr.Graph.from_scipy(star(6).to_scipy(), features=np.eye(7, dtype=np.float32))
-    config = vcr.TokenConfig(hops=1, clusters=2, structure_tokens=0, content_tokens=0)
+    config = token_config(hops=1, clusters=2, structure_tokens=0, content_tokens=0)
     found = measure(graph, config, [], tmp_path / "a")
     assert [row.name for row in found] == ["hops only"]
     assert found[0].same_label is None

@@ -10,7 +10,8 @@ import scipy.sparse as sp
 import torch
 
 from tests.support import naive
-from vcr_graphormer import ConfigError, Graph, GraphError, StoreError, TokenConfig, TokenStore, generate, tokenize
+from tests.support.plain import model_config, token_config
+from vcr_graphormer import ConfigError, Graph, GraphError, StoreError, TokenStore, generate, tokenize
 from vcr_graphormer.base.machine import available_memory
 from vcr_graphormer.model.batches import Inputs
 from vcr_graphormer.model.config import ModelConfig
@@ -22,7 +23,7 @@ from vcr_graphormer.training.devices import find_device
 CPU = torch.device("cpu")
 NODES, CLASSES = 200, 4
 TRAIN = np.arange(0, NODES, 2)
-CONFIG = TokenConfig(hops=2, clusters=5, structure_tokens=6, content_tokens=3)
+CONFIG = token_config(hops=2, clusters=5, structure_tokens=6, content_tokens=3)
 
 
 def make_graph(sparse: bool = False) -> Graph:
@@ -46,7 +47,7 @@ def with_super_nodes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Graph, T
 
 
 def convert(graph: Graph, store: TokenStore, model: ModelConfig | None = None, streamed: bool | None = None) -> Inputs:
-    return make_inputs(graph, store, model or ModelConfig(), TRAIN, CPU, streamed=streamed)
+    return make_inputs(graph, store, model or model_config(), TRAIN, CPU, streamed=streamed)
 
 
 def dense(matrix: Any) -> np.ndarray:
@@ -78,7 +79,7 @@ def test_nothing_is_changed(case: tuple[Graph, TokenStore], streamed: bool | Non
 
 
 def test_streamed_batches_are_the_same(case: tuple[Graph, TokenStore]) -> None:
-    model, nodes = ModelConfig(rich_tokens=1, label_hops=2, label_embedding=True), torch.arange(0, NODES, 7)
+    model, nodes = model_config(rich_tokens=1, label_hops=2, label_embedding=True), torch.arange(0, NODES, 7)
     pairs = [convert(*case, model, streamed).batches(nodes, 10, with_rows=False) for streamed in (False, True)]
     for mine, theirs in zip(*pairs, strict=True):
         assert torch.equal(mine.place, theirs.place)
@@ -102,12 +103,12 @@ def test_batches_hold_the_features_of_the_ids(case: tuple[Graph, TokenStore]) ->
 def test_labels_where_the_model_asks_for_them(case: tuple[Graph, TokenStore]) -> None:
     graph, store = case
     known = label_matrix(graph, TRAIN)
-    inputs = convert(graph, store, ModelConfig(label_embedding=True))
+    inputs = convert(graph, store, model_config(label_embedding=True))
     assert inputs.labels is not None
     np.testing.assert_array_equal(inputs.labels.numpy(), known)
     assert inputs.label_hops is None
     assert not inputs.labels[1::2].any()  # not a training node
-    inputs = convert(graph, store, ModelConfig(label_hops=2, rich_tokens=1))
+    inputs = convert(graph, store, model_config(label_hops=2, rich_tokens=1))
     assert inputs.label_hops is not None
     assert (inputs.labels, inputs.rich_tokens) == (None, 1)
     for place, hop in enumerate(label_hops(graph, known, 2)):
@@ -116,8 +117,8 @@ def test_labels_where_the_model_asks_for_them(case: tuple[Graph, TokenStore]) ->
 
 def test_label_hops_have_the_stores_self_loops(tmp_path: Path) -> None:
     graph = make_graph()
-    config = TokenConfig(hops=1, clusters=5, structure_tokens=1, content_tokens=0, self_loops=True)
-    inputs = convert(graph, tokenize(graph, TRAIN, config, tmp_path / "tokens"), ModelConfig(label_hops=1))
+    config = token_config(hops=1, clusters=5, structure_tokens=1, content_tokens=0, self_loops=True)
+    inputs = convert(graph, tokenize(graph, TRAIN, config, tmp_path / "tokens"), model_config(label_hops=1))
     assert inputs.label_hops is not None
     expected = naive.label_hops(graph, label_matrix(graph, TRAIN), 1, self_loops=True)[0]
     np.testing.assert_allclose(inputs.label_hops[:, 0].numpy(), expected, atol=2e-6)
@@ -127,7 +128,7 @@ def test_labels_of_other_nodes_do_not_matter(case: tuple[Graph, TokenStore]) -> 
     graph, store = case
     hidden = np.array(graph.labels)
     hidden[1::2] = -1
-    model = ModelConfig(label_hops=2, label_embedding=True)
+    model = model_config(label_hops=2, label_embedding=True)
     first, second = convert(graph, store, model), convert(replace(graph, labels=hidden), store, model)
     assert first.label_hops is not None
     assert first.labels is not None
@@ -206,7 +207,7 @@ def test_refused(case: tuple[Graph, TokenStore]) -> None:
     with pytest.raises(StoreError, match="has 200 nodes with 8 features, the graph 100 with 8: .* another graph"):
         convert(other, store)
     with pytest.raises(ConfigError, match="model.rich_tokens is 3 but the token lists have 2 hops"):
-        convert(graph, store, ModelConfig(rich_tokens=3))
+        convert(graph, store, model_config(rich_tokens=3))
 
 
 def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +231,7 @@ def test_devices_of_a_machine_with_two_gpus(monkeypatch: pytest.MonkeyPatch) -> 
         find_device("cuda:2")
 
 
-@pytest.mark.parametrize("model", [ModelConfig(label_embedding=True), ModelConfig(label_hops=1)])
+@pytest.mark.parametrize("model", [model_config(label_embedding=True), model_config(label_hops=1)])
 def test_label_inputs_need_labels(case: tuple[Graph, TokenStore], model: ModelConfig) -> None:
     graph, store = case
     with pytest.raises(GraphError, match="no labels"):

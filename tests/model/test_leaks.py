@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.support.plain import model_config, plain_config, token_config, train_config
 from vcr_graphormer import (
-    Config,
     Graph,
     ModelConfig,
     Split,
@@ -26,7 +26,6 @@ from vcr_graphormer import (
 from vcr_graphormer.model.batches import Batch
 from vcr_graphormer.model.matrices import SparseRows
 from vcr_graphormer.tokens.layout import Layout
-from vcr_graphormer.training.config import TrainConfig
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +73,7 @@ def test_flipping_the_own_label_changes_no_input_of_the_own_row(
     self_loops: bool,
     content: str,
 ) -> None:
-    model = ModelConfig(
+    model = model_config(
         hidden_channels=8,
         heads=2,
         rich_tokens=rich,
@@ -88,7 +87,7 @@ def test_flipping_the_own_label_changes_no_input_of_the_own_row(
         attention_dropout=0.0,
     )
     # Graphs of this size are pushed to the end: the ranking is exact to float32.
-    tokens = TokenConfig(
+    tokens = token_config(
         hops=2,
         clusters=3,
         structure_tokens=4,
@@ -137,8 +136,8 @@ def _same(name: str, before: Any, after: Any) -> None:
 
 def test_it_would_show_without_leaving_the_own_label_out(graph: Graph, split: Split, tmp_path: Path) -> None:
     # The test above can fail: with the paper's plain reading the own label moves the content ranking.
-    tokens = TokenConfig(hops=2, clusters=3, structure_tokens=4, content_tokens=6, leave_own_label_out=False)
-    model, node = ModelConfig(hidden_channels=8, heads=2), int(split.train[5])
+    tokens = token_config(hops=2, clusters=3, structure_tokens=4, content_tokens=6, leave_own_label_out=False)
+    model, node = model_config(hidden_channels=8, heads=2), int(split.train[5])
     before = own_batch(graph, split, model, tokens, node, tmp_path / "before")
     after = own_batch(flipped(graph, node), split, model, tokens, node, tmp_path / "after")
     assert not torch.allclose(before.scores, after.scores, atol=1e-4)
@@ -157,11 +156,11 @@ def test_test_labels_change_neither_tokens_nor_weights(graph: Graph, split: Spli
     labels = np.array(graph.labels)
     labels[split.test] = (labels[split.test] + 1) % 3
     other = replace(graph, labels=labels)
-    model = ModelConfig(hidden_channels=8, heads=2, label_hops=2, label_embedding=True)
-    config = Config(
-        tokens=TokenConfig(hops=2, clusters=3, structure_tokens=3, content_tokens=3),
+    model = model_config(hidden_channels=8, heads=2, label_hops=2, label_embedding=True)
+    config = plain_config(
+        tokens=token_config(hops=2, clusters=3, structure_tokens=3, content_tokens=3),
         model=model,
-        training=TrainConfig(epochs=3, batch_size=32),
+        training=train_config(epochs=3, batch_size=32),
     )
     first = train(graph, split, config, tmp_path / "first", device="cpu")
     second = train(other, split, config, tmp_path / "second", device="cpu")

@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 import vcr_graphormer as vcr
 from tests.support import graphs, naive
 from tests.support.dask_cluster import Here
+from tests.support.plain import token_config
 from tests.support.runs import all_bytes, list_graph
-from vcr_graphormer import ConfigError, Graph, StoreError, TokenConfig, tokenize
+from vcr_graphormer import ConfigError, Graph, StoreError, tokenize
 from vcr_graphormer.ranking import links
 from vcr_graphormer.ranking.links import LinkRanker
 from vcr_graphormer.tokens import build as tokens
 from vcr_graphormer.tokens.resources import needed_disk, needed_memory
 
-ONLY_LINKS = TokenConfig(hops=0, structure_tokens=0, content_tokens=5, content="links")
+ONLY_LINKS = token_config(hops=0, structure_tokens=0, content_tokens=5, content="links")
 
 
 @settings(deadline=None)  # the first call compiles

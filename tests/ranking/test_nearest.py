@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 import vcr_graphormer as vcr
 from tests.support import graphs, naive
 from tests.support.dask_cluster import Here
+from tests.support.plain import token_config
 from tests.support.runs import CONFIG, all_bytes, list_graph
-from vcr_graphormer import ConfigError, FeatureRanker, Graph, GraphError, HopFeatureRanker, StoreError, TokenConfig
+from vcr_graphormer import ConfigError, FeatureRanker, Graph, GraphError, HopFeatureRanker, StoreError
 from vcr_graphormer.ranking import nearest
 from vcr_graphormer.ranking.kernels.nearest import LANES
 from vcr_graphormer.tokens import build as tokens
 from vcr_graphormer.tokens.resources import needed_memory
 
 RANKERS = (FeatureRanker, HopFeatureRanker)
-ONLY_NEAREST = TokenConfig(hops=0, structure_tokens=0, content_tokens=0, content="labels", nearest_tokens=5)
+ONLY_NEAREST = token_config(hops=0, structure_tokens=0, content_tokens=0, content="labels", nearest_tokens=5)
 
 
 @st.composite
@@ -203,7 +204,7 @@ def test_every_executor_makes_the_same_lists(tmp_path: Path, monkeypatch: pytest
 
 
 def test_stores_name_the_setting_only_where_it_counts() -> None:
-    assert "nearest_tokens" not in TokenConfig().to_dict()
+    assert "nearest_tokens" not in token_config().to_dict()
     assert ONLY_NEAREST.to_dict()["nearest_tokens"] == 5
 
 
@@ -214,7 +215,7 @@ def test_features_are_needed(tmp_path: Path) -> None:
     with pytest.raises(GraphError, match="no features, which nearest neighbours compare"):
         FeatureRanker.prepare(plain)
     with pytest.raises(ConfigError, match="tokens.nearest_tokens is -1"):
-        TokenConfig(nearest_tokens=-1).check()
+        token_config(nearest_tokens=-1).check()
 
 
 def test_a_run_is_trained_and_explained_with_them(tmp_path: Path) -> None:

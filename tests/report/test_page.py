@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import vcr_graphormer as vcr
+from tests.support.plain import plain_config, train_config
 from tests.support.runs import CONFIG, named_graph
 from vcr_graphormer import Graph, Run
 from vcr_graphormer.report.numbers import describe_rewiring
@@ -102,7 +103,7 @@ def test_the_explorer_holds_the_sample(run: Run, data: dict[str, Any]) -> None:
 def test_the_search_of_a_run(graph: Graph, data: dict[str, Any], tmp_path: Path) -> None:
     assert "tuning" not in data
     split = vcr.Split.random(graph.labels, seed=0)
-    short = vcr.Config(training=vcr.TrainConfig(epochs=4))
+    short = plain_config(training=train_config(epochs=4))
     run = vcr.tune(graph, split, 60, tmp_path / "run", short, recipes=["features", "hops"], trials=5, device="cpu")
     found, shown = vcr.Tuning.open(run.path), collect(run, nodes=10)["tuning"]
     scores = [entry.score for entry in found.entries]

@@ -5,7 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from vcr_graphormer import ConfigError, StoreError, TokenConfig
+from vcr_graphormer import (
+    AUTO,
+    ConfigError,
+    DataConfig,
+    ModelConfig,
+    StoreError,
+    TokenConfig,
+    TrainConfig,
+    VCRGraphormer,
+    generate,
+    make_lists,
+)
+from vcr_graphormer.base.checks import unresolved
 from vcr_graphormer.runs.config import Config, load_config, load_run_config, to_toml
 
 
@@ -40,6 +52,9 @@ def test_written_config_reads_back(tmp_path: Path) -> None:
         ("data.directed=1", "data.directed is 1; it must be true or false"),
         ("data.train='a'", "data.train is 'a'; it must be a number"),
         ("data.dataset=3", "data.dataset is 3; it must be a text"),
+        ("training.epochs=-1", 'training.epochs is -1; write "auto" where the graph is to decide'),
+        ("training.epochs=all", "training.epochs is 'all'; it must be a whole number or auto"),
+        ("training.learning_rate=auto", "training.learning_rate is 'auto'; it must be a number"),
     ],
 )
 def test_bad_overrides(text: str, message: str) -> None:
@@ -73,6 +88,43 @@ def test_a_run_is_read_as_what_it_did_before_a_setting_was_there(tmp_path: Path)
     file.write_text("tokens = 3\n")
     with pytest.raises(ConfigError, match="tokens is 3; it must be a section"):
         load_run_config(file)
+
+
+def test_runs_from_before_the_gate_are_the_papers_model(tmp_path: Path) -> None:
+    old = Config(DataConfig(scale="none"), TokenConfig(hops=1, distinct=False), ModelConfig(combine="joint"))
+    lines = to_toml(old).splitlines()
+    younger = ("scale", "distinct", "link_tokens", "nearest_tokens", "combine", "neighbour_dropout", "own_dropout")
+    (tmp_path / "config.toml").write_text("\n".join(line for line in lines if line.split(" =")[0] not in younger))
+    found = load_run_config(tmp_path / "config.toml")
+    assert (found.data.scale, found.tokens.distinct, found.model.combine) == ("none", False, "joint")
+    assert (found.model.neighbour_dropout, found.model.own_dropout) == (0.0, 0.0)
+
+
+def test_auto_is_a_number_in_python_and_a_text_in_files(tmp_path: Path) -> None:
+    config = load_config(overrides=["training.epochs=auto", "model.dropout='auto'", "training.batch_size=7"])
+    assert (config.training.epochs, config.model.dropout, config.training.batch_size) == (AUTO, AUTO, 7)
+    text = to_toml(config)
+    assert 'epochs = "auto"\nbatch_size = 7\n' in text
+    (tmp_path / "config.toml").write_text(text)
+    assert load_config(tmp_path / "config.toml") == config
+    names = ("tokens", "model", "training")
+    assert {name: unresolved(getattr(config, name)) for name in names} == {
+        "tokens": ["hops", "clusters", "content_clusters"],
+        "model": ["hidden_channels", "dropout", "rich_tokens", "label_hops", "neighbour_dropout"],
+        "training": ["epochs", "warmup_steps", "label_smoothing", "patience"],
+    }
+
+
+def test_auto_passes_checks_but_makes_no_model() -> None:
+    TokenConfig().check()
+    TrainConfig().check()
+    TrainConfig().check("regression")
+    model = ModelConfig(layers=2).check(AUTO)
+    layout = make_lists(generate(50, 100), config=TokenConfig(content_tokens=0)).layout
+    with pytest.raises(ConfigError, match="model.hidden_channels is auto, which depends on the graph: give a number"):
+        VCRGraphormer(model, layout, num_features=3, num_outputs=2)
+    with pytest.raises(ConfigError, match="training.epochs is auto"):
+        TrainConfig().check_resolved()
 
 
 def test_missing_file(tmp_path: Path) -> None:

@@ -1,13 +1,15 @@
 """Every preset is complete, valid, and what it says it is."""
 
+from dataclasses import asdict, replace
 from importlib import resources
 from pathlib import Path
 
 import pytest
 
-from vcr_graphormer import ConfigError, load_config
+from tests.support.plain import PRESETS, model_config, plain_config, token_config, train_config
+from vcr_graphormer import AUTO, Config, ConfigError, DataConfig, Split, adapt, generate, load_config
 from vcr_graphormer.data.catalogue import DATASETS
-from vcr_graphormer.runs.presets import VARIANTS, load_preset
+from vcr_graphormer.runs.presets import PAPER, VARIANTS, load_preset
 
 # The authors' settings: hops, clusters, structure, content, hidden, heads, layers.
 AUTHORS = {
@@ -60,25 +62,56 @@ def test_reduced_settings_are_valid_and_say_what_they_leave_out(name: str) -> No
     assert ("without a transformer" in first) == (config.model.layers == 0)
 
 
-@pytest.mark.parametrize("variant", [name for name in VARIANTS if name != "default"])
-@pytest.mark.parametrize("dataset", ["digits", "some/where"])
-def test_data_without_presets_has_no_variants(dataset: str, variant: str) -> None:
-    with pytest.raises(ConfigError, match=f"variant {variant} is for the paper's datasets: {dataset} is not among"):
-        load_preset(dataset, variant)
+@pytest.mark.parametrize("key", [key for key in PRESETS if key != "plain"])
+def test_presets_mean_what_they_meant_before_the_adaptive_default(key: str) -> None:
+    name, variant = key.split()
+    found = asdict(load_config(options={"data": {"dataset": name}}, variant=variant))
+    for section, values in PRESETS["plain"].items():
+        assert found[section] == values | PRESETS[key].get(section, {})
+    assert found["data"] == asdict(DataConfig(name, scale="none")) | PRESETS[key].get("data", {})
+
+
+def test_the_table_has_all_presets() -> None:
+    files = {file.name for file in (resources.files("vcr_graphormer.runs") / "presets").iterdir()} - {PAPER}
+    kinds = {"": "default", ".reduced": "reduced", ".paper": "paper"}
+    named = {
+        f"{name}{ending}.toml" for name in DATASETS for ending, kind in kinds.items() if f"{name} {kind}" in PRESETS
+    }
+    assert files == named
+
+
+@pytest.mark.parametrize("dataset", ["digits", "some/where", "Cora", "Tolokers"])
+def test_the_papers_model_for_any_graph(dataset: str) -> None:
+    config = load_config(options={"data": {"dataset": dataset}}, variant="paper")
+    tokens, model = token_config(distinct=False, clusters=AUTO, content_clusters=AUTO), model_config()
+    assert config == plain_config(data=DataConfig(dataset, scale="none"), tokens=tokens, model=model)
+    graph = generate(150, 600, classes=3, features=4, seed=0)
+    adapted = adapt(config, graph, Split.random(graph.labels, seed=0)).config
+    assert adapted == replace(config, data=adapted.data, tokens=adapted.tokens, training=adapted.training)
+    assert (adapted.tokens.clusters, adapted.training) == (10, train_config(metric="accuracy"))
+    hops = load_config(options={"data": {"dataset": dataset}}, variant="hops").tokens
+    assert hops == replace(tokens, structure_tokens=0, content_tokens=0)
+    plain = load_config(options={"data": {"dataset": dataset}}, variant="pagerank").tokens
+    assert plain == replace(tokens, structure_tokens=16, content_tokens=0, clusters=0)
+
+
+def test_own_data_without_neighbours() -> None:
+    config = load_config(options={"data": {"dataset": "some/where"}}, variant="no-neighbours")
+    assert (config.tokens.structure_tokens, config.tokens.content_tokens, config.model.rank_embedding) == (0, 0, False)
+    assert config.model.combine == Config().model.combine
 
 
 def test_reduced_settings_of_other_datasets_are_refused() -> None:
-    with pytest.raises(ConfigError, match="there are no settings of variant reduced for Reddit"):
-        load_preset("Reddit", "reduced")
+    for name in ("Reddit", "digits", "some/where"):
+        with pytest.raises(ConfigError, match=f"there are no settings of variant reduced for {name}"):
+            load_preset(name, "reduced")
 
 
 @pytest.mark.parametrize("name", ["Cora", "CiteSeer"])
-def test_datasets_beside_the_paper_have_a_default_only(name: str) -> None:
+def test_datasets_beside_the_paper_have_a_preset(name: str) -> None:
     config = load_config(options={"data": {"dataset": name}})
     config.model.check(config.tokens.hops)
     config.training.check()
-    with pytest.raises(ConfigError, match=f"variant paper is for the paper's datasets: {name} is not among them"):
-        load_config(options={"data": {"dataset": name}}, variant="paper")
 
 
 @pytest.mark.parametrize("name", AUTHORS)
@@ -125,5 +158,3 @@ def test_a_file_or_an_override_wins_over_the_preset(tmp_path: Path) -> None:
     assert (own.tokens.hops, own.model.hidden_channels) == (2, load_config().model.hidden_channels)
     with pytest.raises(ConfigError, match="a file says everything"):
         load_config(tmp_path / "own.toml", variant="paper")
-    with pytest.raises(ConfigError, match="variant paper is for the paper's datasets: digits is not among them"):
-        load_config(variant="paper")

@@ -10,7 +10,8 @@ import torch
 import vcr_graphormer as vcr
 from vcr_graphormer import Config, ConfigError, Graph, Split
 from vcr_graphormer.runs import recipes
-from vcr_graphormer.runs.recipes import RECIPES, changed, differences, fit_recipe, load_recipes, with_epochs
+from vcr_graphormer.runs.adapt import adapt, with_epochs
+from vcr_graphormer.runs.recipes import RECIPES, changed, differences, fit_recipe, load_recipes
 from vcr_graphormer.runs.steps import make_space, settle
 from vcr_graphormer.runs.trials import Workbench
 
@@ -91,6 +92,11 @@ def test_small_graphs_and_values(split: Split) -> None:
     config = fit_recipe(load_recipes(["full"])[0], values, Split.random(values.labels, seed=0), {})
     assert config.training.label_smoothing == 0
     assert ("training", "label_smoothing") not in make_space(values, config, {})
+
+
+def test_the_full_recipe_is_the_default(graph: Graph, split: Split) -> None:
+    default = adapt(Config(), graph, split).config
+    assert fit_recipe(load_recipes(["full"])[0], graph, split, {}) == default
 
 
 def test_adjacency_rows_are_for_small_graphs(graph: Graph, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import vcr_graphormer as vcr
+from tests.support.plain import model_config, plain_config, token_config, train_config
 
 SAMPLE = (0, 7, 77, 400, 777, 1111, 1499)  # nodes whose lists are kept as numbers
 NODES = 1500  # with 12,000 arcs: large enough for the approximate ranking
@@ -107,19 +108,17 @@ RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 def make_store(name: str, made: dict[str, vcr.Graph], folder: Path) -> vcr.TokenStore:
     """The token lists of one case."""
     graph, settings = made[TOKENS[name][0]], TOKENS[name][1]
-    config = vcr.TokenConfig(**{**_LISTS, **settings})
+    config = token_config(**{**_LISTS, **settings})
     return vcr.tokenize(graph, _split(graph).train, config, out=folder / f"tokens-{name}", threads=1)
 
 
 def make_run(name: str, made: dict[str, vcr.Graph], folder: Path) -> vcr.Run:
     """A short training of one case."""
     graph, tokens, model, training = made[RUNS[name][0]], *RUNS[name][1:]
-    config = vcr.Config(
-        tokens=vcr.TokenConfig(**{**_LISTS, **tokens}),
-        model=vcr.ModelConfig(**{"hidden_channels": 16, "heads": 2, **model}),
-        training=vcr.TrainConfig(
-            **{"epochs": 3, "batch_size": 200, "warmup_steps": 4, "learning_rate": 5e-3, **training}
-        ),
+    config = plain_config(
+        tokens=token_config(**{**_LISTS, **tokens}),
+        model=model_config(**{"hidden_channels": 16, "heads": 2, **model}),
+        training=train_config(**{"epochs": 3, "batch_size": 200, "warmup_steps": 4, "learning_rate": 5e-3, **training}),
     )
     return vcr.train(graph, _split(graph), config, out=folder / f"run-{name}", device="cpu", threads=1)
 
@@ -138,12 +137,13 @@ def report_data(run: vcr.Run) -> Any:
     for name in ("created", "reproduce", "versions", "stages"):
         del data[name]
     del data["explorer"]["hint"]
-    for name in ("neighbours", "baselines"):  # younger than the digests, as are these:
+    for name in ("neighbours", "baselines", "notes"):  # younger than the digests, as are these:
         del data[name]
     for name in ("groups", "group_effect", "explained", "alone", "alone_confidence"):
         data["explorer"].pop(name, None)
     for name in ("combine", "neighbour_dropout", "own_dropout"):
         del data["config"]["model"][name]
+    data["config"]["training"]["metric"] = "auto"  # not resolved then
     seconds = data["criteria"]["columns"].index("seconds")
     for row in data["criteria"]["rows"]:
         row["values"][seconds] = None

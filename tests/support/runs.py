@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 
 import vcr_graphormer as vcr
+from tests.support.plain import model_config, plain_config, token_config, train_config
 
-CONFIG = vcr.Config(
-    tokens=vcr.TokenConfig(hops=2, clusters=4, structure_tokens=3, content_tokens=3),
-    model=vcr.ModelConfig(hidden_channels=16, heads=2),
-    training=vcr.TrainConfig(epochs=3, batch_size=64, warmup_steps=5, learning_rate=0.01),
+CONFIG = plain_config(
+    tokens=token_config(hops=2, clusters=4, structure_tokens=3, content_tokens=3),
+    model=model_config(hidden_channels=16, heads=2),
+    training=train_config(epochs=3, batch_size=64, warmup_steps=5, learning_rate=0.01),
 )
 
 

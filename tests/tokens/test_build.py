@@ -13,13 +13,13 @@ import pytest
 import scipy.sparse as sp
 
 from tests.support import graphs
+from tests.support.plain import token_config
 from tests.support.runs import all_bytes
 from vcr_graphormer import (
     ConfigError,
     Graph,
     GraphError,
     StoreError,
-    TokenConfig,
     TokenStore,
     content_connections,
     generate,
@@ -31,7 +31,7 @@ from vcr_graphormer import (
 from vcr_graphormer.base.jobs import JobFolder
 from vcr_graphormer.tokens import build as tokens
 
-CONFIG = TokenConfig(hops=2, clusters=4, structure_tokens=5, content_tokens=6)
+CONFIG = token_config(hops=2, clusters=4, structure_tokens=5, content_tokens=6)
 
 
 def test_store_equals_its_parts(graph: Graph, train: np.ndarray, tmp_path: Path) -> None:
@@ -198,13 +198,13 @@ def test_kinds_of_content_and_super_tokens(graph: Graph, train: np.ndarray, tmp_
     assert (with_super.ids("structure") >= graph.num_nodes).any()
     half = tokenize(graph, train, replace(CONFIG, score_type="float16"), tmp_path / "half")
     assert half.scores("content").dtype == np.float16
-    none = tokenize(graph, train, TokenConfig(hops=0, structure_tokens=0, content_tokens=0), tmp_path / "none")
+    none = tokenize(graph, train, token_config(hops=0, structure_tokens=0, content_tokens=0), tmp_path / "none")
     assert (none.num_tokens, none.ids("structure").shape) == (1, (1500, 0))
 
 
 def test_sparse_hops_are_stored_sparse(tmp_path: Path) -> None:
     path = graphs.path(60).with_features("identity")
-    store = tokenize(path, None, TokenConfig(hops=2, clusters=3, content_clusters=3), tmp_path / "t")
+    store = tokenize(path, None, token_config(hops=2, clusters=3, content_clusters=3), tmp_path / "t")
     for number, hop in enumerate(hop_features(path, 2), 1):
         stored = store.hop(number)
         assert isinstance(stored, sp.csr_matrix)
@@ -216,10 +216,10 @@ def test_sparse_hops_are_stored_sparse(tmp_path: Path) -> None:
     [
         ({"structure_tokens": -1}, ConfigError, "tokens.structure_tokens is -1"),
         ({"content_tokens": 1.5}, ConfigError, "tokens.content_tokens is 1.5"),
-        ({"hops": -1}, ConfigError, "hops is -1"),
+        ({"hops": -2}, ConfigError, "hops is -2"),
         ({"restart": 0.0}, ConfigError, "restart is 0.0"),
         ({"tolerance": 2.0}, ConfigError, "tolerance is 2.0"),
-        ({"clusters": -1}, ConfigError, "clusters is -1"),
+        ({"clusters": -2}, ConfigError, "clusters is -2"),
         ({"content": "features", "content_clusters": 9999}, ConfigError, "tokens.content_clusters is 9999"),
         ({"clusters": 9999}, ConfigError, "tokens.clusters is 9999; it must lie between 0 and the number of nodes"),
         ({"content": "colour"}, ConfigError, "tokens.content is 'colour'; it must be auto or labels or features"),
@@ -324,7 +324,7 @@ def test_moved_stores_open(graph: Graph, train: np.ndarray, tmp_path: Path) -> N
 
 
 def test_no_clusters_rank_on_the_graph_as_it_is(graph: Graph, train: np.ndarray, tmp_path: Path) -> None:
-    config = TokenConfig(hops=0, clusters=0, structure_tokens=5, content_tokens=0)
+    config = token_config(hops=0, clusters=0, structure_tokens=5, content_tokens=0)
     store = tokenize(graph, train, config, tmp_path / "tokens")
     plain = rank(graph, None, k=5)
     np.testing.assert_array_equal(store.ids("structure"), plain.ids)

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from tests.support import graphs, naive
 from tests.support.dask_cluster import Here
+from tests.support.plain import token_config
 from tests.support.runs import all_bytes
-from vcr_graphormer import ConfigError, Graph, StoreError, TokenConfig, TokenStore, rank, tokenize
+from vcr_graphormer import ConfigError, Graph, StoreError, TokenStore, rank, tokenize
 from vcr_graphormer.ranking.connections import content_connections, structure_connections
 from vcr_graphormer.tokens.distinct import leave_repeats_out, places_before
 from vcr_graphormer.tokens.lists import Kept, TokenLists, make_lists
 
-CONFIG = TokenConfig(hops=1, clusters=4, structure_tokens=5, content_tokens=6, link_tokens=3)
+CONFIG = token_config(hops=1, clusters=4, structure_tokens=5, content_tokens=6, link_tokens=3)
 NODES, SUPERS = 9, 3
 
 
@@ -155,7 +156,7 @@ def test_a_single_kind_has_the_bytes_of_before(graph: Graph, train: np.ndarray, 
 
 def test_an_old_store_opens_as_one_with_repeats(tmp_path: Path) -> None:
     graph = graphs.karate_club().with_features("degree")
-    config = TokenConfig(hops=0, clusters=2, structure_tokens=3, content_clusters=2, distinct=False)
+    config = token_config(hops=0, clusters=2, structure_tokens=3, content_clusters=2, distinct=False)
     store = tokenize(graph, None, config, tmp_path / "t")
     manifest = json.loads((store.path / "manifest.json").read_text())
     assert "distinct" not in manifest["meta"]["config"]
@@ -170,7 +171,7 @@ def test_an_old_store_opens_as_one_with_repeats(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["missing", "narrow"])
 def test_a_distinct_store_without_its_shared_scores_is_damaged(damage: str, tmp_path: Path) -> None:
     graph = graphs.karate_club().with_features("degree")
-    store = tokenize(graph, None, TokenConfig(hops=0, clusters=2, content_clusters=2), tmp_path / "t")
+    store = tokenize(graph, None, token_config(hops=0, clusters=2, content_clusters=2), tmp_path / "t")
     assert TokenStore.open(store.path).settings.distinct
     manifest = json.loads((store.path / "manifest.json").read_text())
     if damage == "missing":

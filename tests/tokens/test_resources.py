@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from vcr_graphormer import Graph, Ranker, Split, StoreError, TokenConfig, generate, structure_connections, tokenize
+from tests.support.plain import token_config
+from vcr_graphormer import Graph, Ranker, Split, StoreError, generate, structure_connections, tokenize
 from vcr_graphormer.base.machine import _left_in_groups, available_memory
 from vcr_graphormer.ranking.pagerank import RANKER_PER_NODE
 from vcr_graphormer.tokens import resources
 from vcr_graphormer.tokens.resources import needed_disk, needed_memory
 
-CONFIG = TokenConfig(content="features", hops=2, clusters=4, structure_tokens=3, content_tokens=5)
+CONFIG = token_config(content="features", hops=2, clusters=4, structure_tokens=3, content_tokens=5)
 
 
 @pytest.fixture(scope="module")
@@ -42,16 +43,16 @@ def test_hops_of_sparse_features_are_estimated_from_a_sample(graph: Graph) -> No
     sparse = Graph.from_edges([range(999), range(1, 1000)], 1000, features=sp.identity(1000, format="csr"))
     # Two neighbours with one entry each, but for the ends.
     assert needed_disk(
-        sparse, TokenConfig(content="labels", hops=1, structure_tokens=0, content_tokens=0)
+        sparse, token_config(content="labels", hops=1, structure_tokens=0, content_tokens=0)
     ) == pytest.approx(8 * 1000 + 8 * 1998, rel=0.01)
 
 
 def test_memory_grows_with_arcs_unless_metis_is_left_out(graph: Graph) -> None:
     by_metis = needed_memory(graph, CONFIG, 2)
-    without = needed_memory(graph, TokenConfig(content="labels", partitioner="propagation", hops=2), 2)
+    without = needed_memory(graph, token_config(content="labels", partitioner="propagation", hops=2), 2)
     assert by_metis["clusters"] - without["clusters"] == 85 * graph.num_arcs - 200 * graph.num_nodes
     assert by_metis["rankings"] == without["rankings"]
-    assert needed_memory(graph, TokenConfig(content="labels", structure_tokens=0, content_tokens=0, hops=0), 2) == {}
+    assert needed_memory(graph, token_config(content="labels", structure_tokens=0, content_tokens=0, hops=0), 2) == {}
 
 
 @pytest.mark.parametrize(
@@ -65,14 +66,14 @@ def test_memory_grows_with_arcs_unless_metis_is_left_out(graph: Graph) -> None:
 def test_too_little_memory_is_said_first(
     graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any], stage: str, hint: str
 ) -> None:
-    needed = needed_memory(graph, TokenConfig(**{"content": "labels", **arguments}), 2)[stage]
+    needed = needed_memory(graph, token_config(**{"content": "labels", **arguments}), 2)[stage]
     monkeypatch.setattr(resources, "available_memory", lambda: needed - 1)
     expected = f"the {stage} of 2,000 nodes and 16,000 arcs need about .* of memory, .* are free: use {hint}"
     with pytest.raises(StoreError, match=expected):
-        tokenize(graph, None, TokenConfig(**arguments), tmp_path / "tokens", threads=2)
+        tokenize(graph, None, token_config(**arguments), tmp_path / "tokens", threads=2)
     assert not (tmp_path / "tokens").exists()
     monkeypatch.setattr(resources, "available_memory", lambda: needed)
-    assert tokenize(graph, None, TokenConfig(**arguments), tmp_path / "tokens", threads=2).num_nodes == 2000
+    assert tokenize(graph, None, token_config(**arguments), tmp_path / "tokens", threads=2).num_nodes == 2000
 
 
 def test_sparse_features_and_weights_need_more(graph: Graph) -> None:

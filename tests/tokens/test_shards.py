@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from tests.support.dask_cluster import Here
+from tests.support.plain import token_config
 from tests.support.runs import all_bytes
 from vcr_graphormer import (
     ConfigError,
@@ -25,7 +26,6 @@ from vcr_graphormer import (
     Graph,
     Ranker,
     StoreError,
-    TokenConfig,
     TokenStore,
     generate,
     tokenize,
@@ -34,7 +34,7 @@ from vcr_graphormer.tokens import build as tokens
 from vcr_graphormer.tokens import shards
 from vcr_graphormer.tokens.shards import SavedRanker, Shard, rank_shard, rank_shards
 
-CONFIG = TokenConfig(hops=1, clusters=4, structure_tokens=5, content_tokens=6)
+CONFIG = token_config(hops=1, clusters=4, structure_tokens=5, content_tokens=6)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_other_graphs_by_path(kind: str, tmp_path: Path) -> None:
     edges, weights = generator.integers(0, 900, (2, 6000)), generator.random(6000) + 0.1
     weight = weights if kind == "weighted" else None
     graph = Graph.from_edges(edges, num_nodes=900, edge_weight=weight, directed=kind == "directed")
-    config = TokenConfig(hops=0, content_tokens=0, super_tokens="drop")
+    config = token_config(hops=0, content_tokens=0, super_tokens="drop")
     first = tokenize(graph, None, config, tmp_path / "threads")
     assert all_bytes(tokenize(graph, None, config, tmp_path / "path", executor=Here())) == all_bytes(first)
 

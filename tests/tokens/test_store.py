@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from tests.support import graphs
-from vcr_graphormer import StoreError, TokenConfig, TokenStore, tokenize
+from tests.support.plain import token_config
+from vcr_graphormer import StoreError, TokenStore, tokenize
 
-CONFIG = TokenConfig(hops=2, clusters=2, structure_tokens=3, content_tokens=2, content="features", content_clusters=2)
+CONFIG = token_config(hops=2, clusters=2, structure_tokens=3, content_tokens=2, content="features", content_clusters=2)
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_identity(store: TokenStore) -> None:
 
 
 def test_a_store_that_lacks_an_optional_kind_is_damaged(tmp_path: Path) -> None:
-    config = TokenConfig(hops=0, content_tokens=0, link_tokens=2)
+    config = token_config(hops=0, content_tokens=0, link_tokens=2)
     store = tokenize(graphs.karate_club().with_features("degree"), config=config, out=tmp_path / "tokens")
     manifest = json.loads((store.path / "manifest.json").read_text())
     del manifest["arrays"]["links_ids"]

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.plain import model_config, train_config
 from vcr_graphormer import ConfigError
-from vcr_graphormer.model.config import READOUTS, ModelConfig
-from vcr_graphormer.training.config import SCHEDULES, TrainConfig
+from vcr_graphormer.model.config import READOUTS
+from vcr_graphormer.training.config import SCHEDULES
 
 WHOLE_1 = "it must be a whole number of 1 or more"
 WHOLE_0 = "it must be a whole number of 0 or more"
@@ -18,8 +19,8 @@ SHARE = "it must be at least 0 and less than 1"
 NUMBER = "it must be a number of 0 or more"
 
 
-def test_defaults_pass_and_are_the_papers() -> None:
-    model, training = ModelConfig(), TrainConfig()
+def test_plain_settings_pass_and_are_the_papers() -> None:
+    model, training = model_config(), train_config()
     assert model.check(num_hops=0) is model
     assert training.check() is training
     assert (model.readout, model.kind_embedding, model.rich_tokens, model.label_hops) == ("attention", False, 0, 0)
@@ -28,7 +29,7 @@ def test_defaults_pass_and_are_the_papers() -> None:
     assert (training.label_smoothing, training.average, training.metric) == (0.0, 0.0, "auto")
 
 
-@pytest.mark.parametrize("config", [ModelConfig(), TrainConfig()])
+@pytest.mark.parametrize("config", [model_config(), train_config()])
 def test_every_setting_is_explained(config: Any) -> None:
     for item in fields(config):
         assert item.metadata["help"]
@@ -41,7 +42,7 @@ def test_every_setting_is_explained(config: Any) -> None:
         ("hidden_channels", 64.0, WHOLE_1),
         ("heads", True, WHOLE_1),
         ("feedforward", "2", WHOLE_1),
-        *((name, -1, WHOLE_0) for name in ("layers", "rich_tokens", "label_hops")),
+        *((name, -2, WHOLE_0) for name in ("layers", "rich_tokens", "label_hops")),
         ("layers", 1.5, WHOLE_0),
         ("label_hops", False, WHOLE_0),
         *(
@@ -64,39 +65,39 @@ def test_every_setting_is_explained(config: Any) -> None:
 def test_model_rules(name: str, value: Any, rule: str) -> None:
     changed: dict[str, Any] = {name: value}
     with pytest.raises(ConfigError, match=re.escape(f"model.{name} is {value!r}; {rule}")):
-        ModelConfig(**changed).check(num_hops=3)
+        model_config(**changed).check(num_hops=3)
 
 
 def test_both_paths_cannot_be_hidden() -> None:
-    ModelConfig(combine="gated", neighbour_dropout=0.5, own_dropout=0.5).check(num_hops=3)
+    model_config(combine="gated", neighbour_dropout=0.5, own_dropout=0.5).check(num_hops=3)
     with pytest.raises(ConfigError, match="neighbour_dropout and model.own_dropout are together more than 1"):
-        ModelConfig(combine="gated", neighbour_dropout=0.5, own_dropout=0.6).check(num_hops=3)
+        model_config(combine="gated", neighbour_dropout=0.5, own_dropout=0.6).check(num_hops=3)
 
 
 def test_heads_divide_the_width() -> None:
     message = r"model.hidden_channels is 100; it must be a multiple of model.heads \(8\)"
     with pytest.raises(ConfigError, match=message):
-        ModelConfig(hidden_channels=100).check(num_hops=3)
-    ModelConfig(hidden_channels=100, heads=10).check(num_hops=3)
+        model_config(hidden_channels=100).check(num_hops=3)
+    model_config(hidden_channels=100, heads=10).check(num_hops=3)
 
 
 @pytest.mark.parametrize("name", ["rich_tokens", "label_hops"])
 def test_no_more_hops_than_the_token_lists_have(name: str) -> None:
     changed: dict[str, Any] = {name: 3}
-    ModelConfig(**changed).check(num_hops=3)
+    model_config(**changed).check(num_hops=3)
     with pytest.raises(ConfigError, match=f"model.{name} is 3 but the token lists have 2 hops: raise tokens.hops"):
-        ModelConfig(**changed).check(num_hops=2)
+        model_config(**changed).check(num_hops=2)
 
 
 def test_most_label_hops() -> None:
-    ModelConfig(label_hops=4, rich_tokens=9).check(num_hops=9)
+    model_config(label_hops=4, rich_tokens=9).check(num_hops=9)
     with pytest.raises(ConfigError, match="model.label_hops is 5; it must be at most 4"):
-        ModelConfig(label_hops=5).check(num_hops=9)
+        model_config(label_hops=5).check(num_hops=9)
 
 
 @pytest.mark.parametrize("readout", READOUTS)
 def test_what_is_allowed_of_a_model(readout: str) -> None:
-    ModelConfig(readout=readout, layers=0, dropout=0, token_dropout=0.999).check(num_hops=0)
+    model_config(readout=readout, layers=0, dropout=0, token_dropout=0.999).check(num_hops=0)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_what_is_allowed_of_a_model(readout: str) -> None:
         *((name, 0, WHOLE_1) for name in ("epochs", "batch_size", "patience")),
         ("epochs", True, WHOLE_1),
         ("batch_size", 1.0, WHOLE_1),
-        *((name, -1, WHOLE_0) for name in ("micro_batch", "warmup_steps", "decay_steps", "checkpoint_every")),
+        *((name, -2, WHOLE_0) for name in ("micro_batch", "warmup_steps", "decay_steps", "checkpoint_every")),
         *((name, -1e-3, NUMBER) for name in ("learning_rate", "final_learning_rate", "weight_decay", "gradient_clip")),
         ("learning_rate", float("inf"), NUMBER),
         ("weight_decay", float("nan"), NUMBER),
@@ -123,23 +124,23 @@ def test_training_rules(name: str, value: Any, rule: str) -> None:
     changed: dict[str, Any] = {name: value}
     shown = "0" if name == "learning_rate" and not value else repr(value)
     with pytest.raises(ConfigError, match=re.escape(f"training.{name} is {shown}; {rule}")):
-        TrainConfig(**changed).check()
+        train_config(**changed).check()
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, True, None])
 def test_seed_of_training(seed: Any) -> None:
     with pytest.raises(ConfigError, match=f"seed is {seed!r}; it must be a whole number of 0 or more"):
-        TrainConfig(seed=seed).check()
+        train_config(seed=seed).check()
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_what_is_allowed_of_training(schedule: str) -> None:
-    TrainConfig(schedule=schedule, learning_rate=1, gradient_clip=0, warmup_steps=0, average=0.999).check()
+    train_config(schedule=schedule, learning_rate=1, gradient_clip=0, warmup_steps=0, average=0.999).check()
 
 
 def test_a_yes_is_no_number() -> None:
     with pytest.raises(ConfigError, match="training.learning_rate is True; it must be a number of 0 or more"):
-        TrainConfig(learning_rate=True).check()
+        train_config(learning_rate=True).check()
 
 
 def test_readable_without_torch() -> None:

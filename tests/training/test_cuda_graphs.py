@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from vcr_graphormer import ModelConfig, Split, TokenConfig, TrainConfig, VCRGraphormer, generate, make_inputs, tokenize
+from tests.support.plain import model_config, token_config, train_config
+from vcr_graphormer import Split, VCRGraphormer, generate, make_inputs, tokenize
 from vcr_graphormer.data.tasks import TASKS, Target
 from vcr_graphormer.training.cuda_graphs import CapturedStep
 from vcr_graphormer.training.processes import Processes
@@ -17,10 +18,10 @@ from vcr_graphormer.training.trainer import Examples, Trainer
 def make_trainer(device: torch.device, folder: Path, combine: str = "joint") -> Trainer:
     graph = generate(nodes=400, edges=1600, classes=3, features=8, homophily=0.8, seed=0)
     split = Split.random(graph.labels, seed=0)
-    model = ModelConfig(hidden_channels=16, heads=2, dropout=0.0, attention_dropout=0.0, combine=combine)
-    tokens = TokenConfig(hops=2, clusters=4, structure_tokens=4, content_tokens=4)
+    model = model_config(hidden_channels=16, heads=2, dropout=0.0, attention_dropout=0.0, combine=combine)
+    tokens = token_config(hops=2, clusters=4, structure_tokens=4, content_tokens=4)
     store = tokenize(graph, split.train, tokens, folder)
-    training = TrainConfig(epochs=4, batch_size=100, precision="float32", average=0.9)
+    training = train_config(epochs=4, batch_size=100, precision="float32", average=0.9)
     inputs = make_inputs(graph, store, model, split.train, device)
     torch.manual_seed(0)
     made = VCRGraphormer(model, store.layout, num_features=8, num_outputs=3).to(device)

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from tests.model.test_transformer import NODES, make_inputs, make_model
-from vcr_graphormer import ConfigError, ModelConfig
+from tests.support.plain import model_config
+from vcr_graphormer import ConfigError
 from vcr_graphormer.training.devices import choose_micro_batch, choose_precision, memory_advice, within_memory
 from vcr_graphormer.training.inference import compute
 
@@ -39,7 +40,7 @@ def test_choices() -> None:
     cpu = torch.device("cpu")
     assert choose_precision("auto", cpu) == choose_precision("float32", cpu) == torch.float32
     assert choose_precision("bfloat16", cpu) == torch.bfloat16
-    model = ModelConfig(hidden_channels=512, feedforward=2)
+    model = model_config(hidden_channels=512, feedforward=2)
     assert choose_micro_batch(0, 2000, 37, model, cpu) == (24 << 20) // (4 * 37 * 512 * 3) == 110
     assert choose_micro_batch(0, 50, 37, model, cpu) == 50
     assert choose_micro_batch(9, 2000, 37, model, cpu) == 9

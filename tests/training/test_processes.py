@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch.distributed import HashStore, TCPStore  # type: ignore[attr-defined]
 
-import vcr_graphormer as vcr
 from tests.support.command import run as run_command
+from tests.support.plain import plain_config
 from tests.support.together import CASES, begin, finish, gradients, make_trainer, small_graph, torchrun
 from vcr_graphormer import ConfigError, ProcessError, Run, Split
 from vcr_graphormer.training.processes import Processes, agent_name, meet
@@ -303,7 +303,7 @@ def test_several_seeds_are_refused_under_torchrun(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(Processes, "join", classmethod(lambda cls: cls(0, 2)))
     with pytest.raises(ConfigError, match="one after another in one process, not under torchrun"):
-        train_seeds(vcr.Config(), 3, tmp_path / "runs", "cpu")
+        train_seeds(plain_config(), 3, tmp_path / "runs", "cpu")
     monkeypatch.setattr(Processes, "agree", lambda processes, work: work())
     text = run_command("train", "--seeds", "3", "--out", str(tmp_path / "runs"), code=1)
     assert "under torchrun leave it out and give each seed a command of its own" in text

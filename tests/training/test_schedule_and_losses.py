@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from vcr_graphormer import TrainConfig
+from tests.support.plain import train_config
 from vcr_graphormer.data.tasks import TASKS
 from vcr_graphormer.training.config import learning_rate
 
@@ -21,7 +21,7 @@ def count_known(labels: torch.Tensor, task: str) -> torch.Tensor | int:
 
 
 def test_schedules() -> None:
-    linear = TrainConfig(learning_rate=1.0, final_learning_rate=0.2, warmup_steps=4, decay_steps=8)
+    linear = train_config(learning_rate=1.0, final_learning_rate=0.2, warmup_steps=4, decay_steps=8)
     rates = [learning_rate(step, 100, linear) for step in range(1, 11)]
     assert rates == pytest.approx([0.25, 0.5, 0.75, 1.0, 0.8, 0.6, 0.4, 0.2, 0.2, 0.2])
     cosine = replace(linear, schedule="cosine")

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
+from tests.support.plain import model_config, token_config, train_config
 from vcr_graphormer import (
     ConfigError,
     Graph,
     ModelConfig,
     Split,
     StoreError,
-    TokenConfig,
     TokenStore,
     TrainConfig,
     TrainingError,
@@ -30,8 +30,8 @@ from vcr_graphormer.model.batches import Inputs
 from vcr_graphormer.training.checkpoint import read_history
 from vcr_graphormer.training.trainer import CHECKPOINT, Examples, Trainer
 
-MODEL = ModelConfig(hidden_channels=16, heads=2)
-TRAINING = TrainConfig(epochs=6, batch_size=40, warmup_steps=3, patience=6, checkpoint_every=2)
+MODEL = model_config(hidden_channels=16, heads=2)
+TRAINING = train_config(epochs=6, batch_size=40, warmup_steps=3, patience=6, checkpoint_every=2)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def split(graph: Graph) -> Split:
 
 @pytest.fixture(scope="module")
 def store(graph: Graph, split: Split, tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
-    config = TokenConfig(hops=2, clusters=4, structure_tokens=4, content_tokens=4)
+    config = token_config(hops=2, clusters=4, structure_tokens=4, content_tokens=4)
     return tokenize(graph, split.train, config, tmp_path_factory.mktemp("store") / "tokens")
 
 
@@ -91,7 +91,7 @@ def test_same_seed_same_weights_and_another_seed_others(graph: Graph, split: Spl
 
 def test_overfits_twenty_nodes(graph: Graph, split: Split, store: TokenStore) -> None:
     few = Split(split.train[:20], split.train[20:40], split.test)
-    training = TrainConfig(epochs=150, batch_size=20, learning_rate=3e-3, warmup_steps=5, patience=150)
+    training = train_config(epochs=150, batch_size=20, learning_rate=3e-3, warmup_steps=5, patience=150)
     trainer = make_trainer(graph, few, store, training, replace(MODEL, dropout=0.0, attention_dropout=0.0))
     trainer.fit()
     logits = trainer.model.eval()(trainer.inputs.batch(torch.from_numpy(few.train)))
@@ -212,7 +212,7 @@ def test_weights_that_give_no_numbers_are_not_kept(
 def test_patience_counts_from_the_last_better_metric(graph: Graph, split: Split, store: TokenStore) -> None:
     # Twenty nodes the model soon knows by heart: the metric stays at 1 while the loss goes on falling.
     few = Split(split.train[:20], split.train[20:40], split.test)
-    training = TrainConfig(epochs=300, batch_size=20, learning_rate=3e-3, warmup_steps=5, patience=20)
+    training = train_config(epochs=300, batch_size=20, learning_rate=3e-3, warmup_steps=5, patience=20)
     trainer = make_trainer(graph, few, store, training, replace(MODEL, dropout=0.0, attention_dropout=0.0))
     trainer.val, trainer.val_labels = trainer.train, trainer.labels
     best = trainer.fit()

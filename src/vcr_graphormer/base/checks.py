@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, fields
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,6 +12,7 @@ from ..errors import ConfigError, GraphError
 
 Array: TypeAlias = NDArray[Any]
 LARGEST_ID = np.iinfo(np.int32).max  # node ids are stored as int32
+AUTO = -1  # a number that is chosen from the graph and the training nodes; "auto" in TOML and on the command line
 
 
 def to_numpy(value: Any, name: str) -> Array:
@@ -103,16 +104,44 @@ def setting(default: Any, text: str) -> Any:
     return field(default=default, metadata={"help": text})
 
 
+def may_be_auto(settings: Any, name: str) -> bool:
+    """Return whether a setting can be AUTO. All numbers that can are so by default."""
+    default = next(item.default for item in fields(settings) if item.name == name)
+    return is_whole(default) and default == AUTO
+
+
+def unresolved(settings: Any) -> list[str]:
+    """Return the names of the settings that are still AUTO."""
+    return [
+        item.name
+        for item in fields(settings)
+        if may_be_auto(settings, item.name) and getattr(settings, item.name) == AUTO
+    ]
+
+
+def check_resolved(settings: Any, section: str) -> None:
+    """Refuse settings with an AUTO among them, which only a graph can resolve."""
+    if names := unresolved(settings):
+        raise ConfigError(
+            f"{section}.{names[0]} is auto, which depends on the graph: give a number, or resolve all settings by "
+            f"vcr.adapt(config, graph, split)"
+        )
+
+
 def check_whole(config: Any, section: str, name: str, least: int) -> None:
-    """Refuse a setting that is not a whole number of at least `least`."""
+    """Refuse a setting that is not a whole number of at least `least`; AUTO passes where it is the default."""
     value = getattr(config, name)
+    if may_be_auto(config, name) and value == AUTO:
+        return
     if not is_whole(value, plain=True) or value < least:
         raise ConfigError(f"{section}.{name} is {value!r}; it must be a whole number of {least} or more")
 
 
 def check_fraction(config: Any, section: str, name: str) -> None:
-    """Refuse a setting that is not a number from 0 to below 1."""
+    """Refuse a setting that is not a number from 0 to below 1; AUTO passes where it is the default."""
     value = getattr(config, name)
+    if may_be_auto(config, name) and value == AUTO:
+        return
     if not is_number(value, plain=True) or not 0 <= value < 1:
         raise ConfigError(f"{section}.{name} is {value!r}; it must be at least 0 and less than 1")
 

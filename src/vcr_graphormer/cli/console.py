@@ -84,8 +84,10 @@ class EpochProgress:
     Its bar is one of the bars of `stages`, since a terminal can have only one live display.
     """
 
-    def __init__(self, epochs: int, stages: StageProgress) -> None:
-        self.epochs, self.stages = epochs, stages
+    epochs = 1
+
+    def __init__(self, stages: StageProgress) -> None:
+        self.stages = stages
         self.task: TaskID | None = None
 
     def __call__(self, row: dict[str, float]) -> None:

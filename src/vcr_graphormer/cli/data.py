@@ -92,13 +92,15 @@ def settings() -> None:
 
     from rich.table import Table
 
-    from ..runs.config import Config
+    from ..runs.config import Config, shown
     from .console import make_console
 
     table = Table("setting", "default", "meaning", title="settings of a run, for TOML files and --set")
     for section in fields(Config):
-        for item in fields(getattr(Config(), section.name)):
-            default = str(item.default).lower() if isinstance(item.default, bool) else str(item.default)
+        values = getattr(Config(), section.name)
+        for item in fields(values):
+            default = str(shown(values, item.name))
+            default = default.lower() if isinstance(item.default, bool) else default
             table.add_row(f"{section.name}.{item.name}", default, item.metadata["help"])
         table.add_section()
     make_console().print(table)

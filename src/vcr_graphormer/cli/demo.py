@@ -26,7 +26,7 @@ def demo(
     from .console import StageProgress, print_baselines, print_history, print_stages
 
     typer.echo("1. load scikit-learn's handwritten digits as a graph of nearest neighbours, and split it")
-    config = read_config(None, ["training.epochs=60", "training.patience=20"])  # enough for so small a graph
+    config = read_config(None, None)
     graph, split = load_data(config.data)
     assert split is not None  # digits have labels
     describe(graph, split)
@@ -36,13 +36,16 @@ def demo(
     )
     mark = out / "demo"  # a file that marks the run of a demo: only such a run is replaced
     has_old_demo = mark.is_file()
-    with show_progress(config.training.epochs) as (progress, on_epoch):
+    with show_progress() as shown:
 
         def mark_and_show(stage: str, done: int, total: int) -> None:
             mark.touch()
-            progress(stage, done, total)
+            shown["progress"](stage, done, total)
 
-        run = train_run(graph, split, config, out, force=has_old_demo, progress=mark_and_show, on_epoch=on_epoch)
+        on_start, on_epoch = shown["on_start"], shown["on_epoch"]
+        run = train_run(
+            graph, split, config, out, force=has_old_demo, progress=mark_and_show, on_start=on_start, on_epoch=on_epoch
+        )
     print_stages(run.tokens_folder / "stages.json")
     run.store.verify()
     digits = np.asarray(graph.labels)

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import typer
 
@@ -17,15 +17,29 @@ if TYPE_CHECKING:
     from ..data.graph import Graph
     from ..data.split import Split
     from ..runs.config import Config
+    from ..runs.run import Run
+
+
+class Shown(TypedDict):
+    """The callbacks of `train` that show what it does."""
+
+    progress: Callable[..., None]
+    on_start: Callable[..., None]
+    on_epoch: Callable[..., None]
 
 
 @contextmanager
-def show_progress(epochs: int, writer: Any = None) -> Iterator[tuple[Callable[..., None], Callable[..., None]]]:
-    """Show progress; yield the callbacks for stages and for epochs. A TensorBoard `writer` gets the epochs too."""
+def show_progress(writer: Any = None) -> Iterator[Shown]:
+    """Show notes and progress; yield the callbacks of `train`. A TensorBoard `writer` gets the epochs too."""
     from .console import EpochProgress, StageProgress
 
     with StageProgress() as progress:
-        show_epoch = EpochProgress(epochs, progress)
+        show_epoch = EpochProgress(progress)
+
+        def on_start(run: Run) -> None:
+            show_epoch.epochs = run.config.training.epochs
+            for note in run.notes:
+                typer.echo(note)
 
         def on_epoch(row: dict[str, float]) -> None:
             show_epoch(row)
@@ -33,7 +47,7 @@ def show_progress(epochs: int, writer: Any = None) -> Iterator[tuple[Callable[..
                 for name in ("loss", "val_loss", "val", "learning_rate"):
                     writer.add_scalar(name, row[name], int(row["epoch"]))
 
-        yield progress, on_epoch
+        yield {"progress": progress, "on_start": on_start, "on_epoch": on_epoch}
 
 
 def train(
@@ -90,8 +104,8 @@ def train(
         return
     writer = _tensorboard(folder) if extras.tensorboard else None
     try:
-        with show_progress(chosen.training.epochs, writer) as (progress, on_epoch):
-            watched: Watched = {"threads": machine.threads, "progress": progress, "on_epoch": on_epoch}
+        with show_progress(writer) as shown:
+            watched: Watched = {"threads": machine.threads, **shown}
             if resume is not None:
                 run = resume_run(folder, machine.device, baselines=extras.baselines, **watched)
             else:
@@ -120,7 +134,6 @@ def train(
 
 def _train_seeds(chosen: Config, seeds: int, folder: Path, machine: Machine, *, force: bool, baselines: str) -> None:
     from ..runs.launch import Watched
-    from ..runs.run import Run
     from ..runs.seeds import train_seeds
     from .console import print_summary
 
@@ -128,8 +141,8 @@ def _train_seeds(chosen: Config, seeds: int, folder: Path, machine: Machine, *, 
         typer.echo(f"seed {seed}: {run.metrics['metric']} val {run.metrics['val']:.4f} test {run.metrics['test']:.4f}")
 
     try:
-        with show_progress(chosen.training.epochs) as (progress, on_epoch):
-            watched: Watched = {"threads": machine.threads, "progress": progress, "on_epoch": on_epoch}
+        with show_progress() as shown:
+            watched: Watched = {"threads": machine.threads, **shown}
             summary = train_seeds(chosen, seeds, folder, machine.device, force, print_seed, baselines, **watched)
     except KeyboardInterrupt:
         say_error("stopped; the same command continues")
@@ -164,6 +177,7 @@ def tokenize(
 ) -> None:
     """Compute and store the token list of every node. After an interruption, the same command continues."""
     from ..data.datasets import load_data
+    from ..runs.adapt import adapt
     from ..tokens.build import tokenize as make_tokens
     from ..tokens.dask import connect
     from .console import StageProgress, print_stages
@@ -174,6 +188,9 @@ def tokenize(
         with nullcontext() if scheduler is None else connect(scheduler) as executor:
             graph, split = load_data(chosen.data)
             typer.echo(repr(graph))
+            if split is not None:
+                adapted = adapt(chosen, graph, split)
+                graph, chosen = adapted.graph, adapted.config
             train = None if split is None else split.train
             with StageProgress() as progress:
                 store = make_tokens(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -102,13 +102,8 @@ def _settings(data: Named) -> tuple[Config, dict[str, Any]]:
 
     Of a preset only the data section counts: the rest would leave nothing to search for.
     """
-    from ..runs.config import Config, build_config
+    from ..runs.config import build_config, build_tables
 
     tables = data.tables()
-    given = build_config(tables)
-    fixed = {
-        section: {name: getattr(getattr(given, section), name) for name in values}
-        for section, values in tables.items()
-        if section != "data"
-    }
-    return replace(Config(), data=given.data), fixed
+    fixed = {section: values for section, values in build_tables(tables).items() if section != "data"}
+    return build_config({"data": tables.get("data", {})}), fixed

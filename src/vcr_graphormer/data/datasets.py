@@ -16,6 +16,7 @@ from .readers.own import read_graph, read_splits
 from .split import Split
 from .tasks import CLASSIFICATION, TASKS
 
+SCALES = ("auto", "none", "standard")
 EMBEDDED = "digits"  # comes with scikit-learn
 DIGITS = Counts(1_797, 5_631, 64, 10)
 
@@ -37,7 +38,11 @@ class DataConfig:
     ids : str
         Whether whole-number node ids of one's own data are `rows` of features and labels, or `names`.
     features : str
-        `given` by the data, or made: `identity` (one column per node) or `degree`.
+        `given` by the data, or made: `identity` (one column per node) or `degree`. `auto`: given, or made by degree
+        where the data has none.
+    scale : str
+        `standard`: each column of dense features is standardized by mean and deviation of the training nodes. `none`
+        leaves them as they are. `auto` standardizes columns on very different scales.
     split : str
         `random`, `per_class` (equally many nodes of each class) or `published`. `auto` takes the split beside one's own
         data, or the paper's protocol.
@@ -54,7 +59,8 @@ class DataConfig:
     directed: bool = setting(False, "keep the direction of edges")
     task: str = setting("auto", f"what to learn: {', '.join(TASKS)}; auto: by labels")
     ids: str = setting("auto", "what whole-number ids of own data are: rows or names; auto decides")
-    features: str = setting("given", "given by the data, or made: identity (one column per node) or degree")
+    features: str = setting("auto", "given by the data, or made: identity (one column per node) or degree")
+    scale: str = setting("auto", "of feature columns: none, or standard; auto: standard if they differ strongly")
     split: str = setting("auto", "random, per_class, published; auto: your files, the paper's, or random")
     train: float = setting(0.6, "training nodes: a fraction, or a number (for per_class: of each class)")
     val: float = setting(0.2, "validation nodes: a fraction, or a number (for per_class: of each class)")
@@ -139,8 +145,8 @@ def load_data(config: DataConfig) -> tuple[Graph, Split | None]:
     graph = load_dataset(config.dataset, config.root, directed=config.directed, task=config.task, ids=config.ids)
     if config.features in ("identity", "degree"):
         graph = graph.with_features(config.features)  # type: ignore[arg-type]
-    elif config.features != "given":
-        raise ConfigError(f"data.features is {config.features!r}; it must be given, identity or degree")
+    elif config.features not in ("auto", "given"):
+        raise ConfigError(f"data.features is {config.features!r}; it must be auto, given, identity or degree")
     if graph.labels is None:
         return graph, None
     return graph, _make_split(config, graph).check(graph.num_nodes, graph.labels, graph.class_names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..base.checks import check_choice, check_fraction, check_whole, setting
+from ..base.checks import AUTO, check_choice, check_fraction, check_resolved, check_whole, setting
 from ..errors import ConfigError
 
 COMBINATIONS = ("joint", "gated")
@@ -16,7 +16,8 @@ MOST_LABEL_HOPS = 4  # for more, taking a node's own label out needs the third p
 class ModelConfig:
     """The settings of the transformer that reads a token list: section `[model]`.
 
-    The default of every switch is the paper's model.
+    The default is the full method: hops and two kinds of neighbours, joined by a gate, with labels as inputs. Numbers
+    that are AUTO are chosen for the graph by `adapt`. The paper's model is `--variant paper`.
 
     Attributes
     ----------
@@ -60,26 +61,26 @@ class ModelConfig:
         without the first. A path that is often alone learns to predict alone.
     """
 
-    hidden_channels: int = setting(128, "width of the model")
+    hidden_channels: int = setting(AUTO, "width of the model; auto: by training nodes")
     heads: int = setting(8, "attention heads; they divide hidden_channels")
     layers: int = setting(1, "encoder layers")
     combine: str = setting(
-        "joint", "joint: one path reads all tokens; gated: neighbours come in through a learned gate"
+        "gated", "joint: one path reads all tokens; gated: neighbours come in through a learned gate"
     )
     feedforward: int = setting(2, "width of the feed-forward part, in multiples of hidden_channels")
-    dropout: float = setting(0.1, "fraction of the outputs of attention and feed-forward parts hidden in training")
+    dropout: float = setting(AUTO, "fraction of the outputs of attention and feed-forward parts hidden in training")
     attention_dropout: float = setting(0.1, "fraction of attention weights hidden in training")
     readout: str = setting("attention", "attention (target token plus weighted others), mean, sum or target")
-    kind_embedding: bool = setting(False, "learn a vector per kind of token: self, each hop, each kind of neighbour")
-    rank_embedding: bool = setting(False, "learn a vector per rank in each list of neighbours")
-    rich_tokens: int = setting(0, "hops that each node token carries besides its features: (PX)(i) … (P^r X)(i)")
-    label_hops: int = setting(0, "hop tokens that carry the training labels around, the target's own left out")
-    label_embedding: bool = setting(False, "tokens that are training nodes carry their label, never the target")
+    kind_embedding: bool = setting(True, "learn a vector per kind of token: self, each hop, each kind of neighbour")
+    rank_embedding: bool = setting(True, "learn a vector per rank in each list of neighbours")
+    rich_tokens: int = setting(AUTO, "hops that each node token carries besides its features: (PX)(i) … (P^r X)(i)")
+    label_hops: int = setting(AUTO, "hop tokens that carry the training labels around, the target's own left out")
+    label_embedding: bool = setting(True, "tokens that are training nodes carry their label, never the target")
     adjacency_rows: bool = setting(False, "each node token carries which nodes it is linked to, A(i, :)")
-    feature_dropout: float = setting(0.0, "fraction of the entries of input features hidden in training")
+    feature_dropout: float = setting(0.5, "fraction of the entries of input features hidden in training")
     embedding_dropout: float = setting(0.0, "fraction of the entries of projected tokens hidden in training")
-    token_dropout: float = setting(0.0, "fraction of whole tokens hidden in training, never the target")
-    neighbour_dropout: float = setting(0.0, "gated: fraction of nodes trained without the path of the whole list")
+    token_dropout: float = setting(0.2, "fraction of whole tokens hidden in training, never the target")
+    neighbour_dropout: float = setting(AUTO, "gated: fraction of nodes trained without the path of the whole list")
     own_dropout: float = setting(0.0, "gated: fraction of nodes trained without the path of node and hops")
 
     def check(self, num_hops: int) -> ModelConfig:
@@ -101,21 +102,26 @@ class ModelConfig:
         check_choice(self, "model", "readout", READOUTS)
         check_choice(self, "model", "combine", COMBINATIONS)
         for name in ("neighbour_dropout", "own_dropout"):
-            if getattr(self, name) and self.combine != "gated":
+            if getattr(self, name) not in (0, AUTO) and self.combine != "gated":
                 raise ConfigError(f"model.{name} is {getattr(self, name)}; it needs model.combine = 'gated'")
         if self.neighbour_dropout + self.own_dropout > 1:
             raise ConfigError(
                 "model.neighbour_dropout and model.own_dropout are together more than 1: lower one of them"
             )
-        if self.hidden_channels % self.heads:
+        if self.hidden_channels != AUTO and self.hidden_channels % self.heads:
             raise ConfigError(
                 f"model.hidden_channels is {self.hidden_channels}; it must be a multiple of model.heads ({self.heads})"
             )
         for name in ("rich_tokens", "label_hops"):
-            if getattr(self, name) > num_hops:
+            if getattr(self, name) > num_hops != AUTO:
                 raise ConfigError(
                     f"model.{name} is {getattr(self, name)} but the token lists have {num_hops} hops: raise tokens.hops"
                 )
         if self.label_hops > MOST_LABEL_HOPS:
             raise ConfigError(f"model.label_hops is {self.label_hops}; it must be at most {MOST_LABEL_HOPS}")
+        return self
+
+    def check_resolved(self) -> ModelConfig:
+        """Refuse numbers that are still AUTO."""
+        check_resolved(self, "model")
         return self

@@ -64,7 +64,7 @@ def make_inputs(
             f"{lists.where} has {lists.num_nodes} nodes with {lists.num_features} features, the graph "
             f"{graph.num_nodes} with {graph.num_features}: these are tokens of another graph"
         )
-    model.check(lists.num_hops)
+    model.check(lists.num_hops).check_resolved()
     kept = kept or Kept()
     matrices: dict[str, Any] = {"features": graph.features}
     self_loops = lists.settings.self_loops

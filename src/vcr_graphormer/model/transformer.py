@@ -138,7 +138,7 @@ class VCRGraphormer(ListReader):
         num_nodes: int = 0,
     ) -> None:
         super().__init__()
-        self.config = config.check(layout.hops)
+        self.config = config.check(layout.hops).check_resolved()
         self.layout, self.num_outputs = layout, num_outputs
         # A buffer lies on the device of the weights, so that a step can be recorded. It is not saved.
         self.kind_of_place: Tensor
@@ -152,11 +152,8 @@ class VCRGraphormer(ListReader):
         self.score_weight = nn.Parameter(torch.empty(width).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(width).uniform_(-bound, bound))
         self.kinds = _embedding(layout.num_embeddings, width) if config.kind_embedding else None
-        if config.rank_embedding and not layout.num_neighbours:
-            raise ConfigError(
-                "model.rank_embedding is on but there are no neighbours: give structure or content tokens"
-            )
-        self.ranks = _embedding(layout.num_neighbours, width) if config.rank_embedding else None
+        has_ranks = config.rank_embedding and layout.num_neighbours > 0
+        self.ranks = _embedding(layout.num_neighbours, width) if has_ranks else None
         self.label_hop_weight = self._label_weight(num_labels) if config.label_hops else None
         self.label_weight = self._label_weight(num_labels) if config.label_embedding else None
         self.add_path(config, config.layers, num_outputs)

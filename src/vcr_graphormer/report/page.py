@@ -113,6 +113,7 @@ def collect(run: Run, nodes: int = SAMPLE, seed: int = 0, progress: Progress | N
             "model": asdict(run.config.model),
             "training": asdict(run.config.training),
         },
+        "notes": run.notes,
         "history": {key: [row[key] for row in run.history] for key in ("epoch", "loss", "val_loss", "val")},
         "classes": class_names(run),
         "task": run.task,
@@ -131,7 +132,7 @@ def collect(run: Run, nodes: int = SAMPLE, seed: int = 0, progress: Progress | N
 
 def _command(run: Run) -> str:
     """Return a command that trains again from the run folder, which works wherever the graph came from."""
-    code = f"run = vcr.Run.open({str(run.path)!r}); vcr.train(run.graph, run.split, run.config, out='again')"
+    code = f"run = vcr.Run.open({str(run.path)!r}); vcr.train(run.original, run.split, run.config, out='again')"
     return f'python -c "import vcr_graphormer as vcr; {code}"'
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
+from ..base.checks import AUTO, may_be_auto
 from ..data.datasets import DataConfig
 from ..errors import ConfigError, StoreError, unknown_name
 from ..model.config import ModelConfig
@@ -18,7 +19,11 @@ from .presets import load_preset
 
 Section = TypeVar("Section")
 # Settings that are younger than the first runs and results, by section: what those did. New ones have other defaults.
-BEFORE: Mapping[str, Mapping[str, Any]] = {"tokens": YOUNGER}
+BEFORE: Mapping[str, Mapping[str, Any]] = {
+    "data": {"scale": "none"},
+    "tokens": YOUNGER,
+    "model": {"combine": "joint", "rank_embedding": False, "neighbour_dropout": 0.0, "own_dropout": 0.0},
+}
 
 
 @dataclass(frozen=True)
@@ -151,6 +156,12 @@ def parse_override(text: str) -> tuple[str, str, Any]:
         return section, key, value
 
 
+def build_tables(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return tables of settings after checking every name and type, with AUTO for `auto`."""
+    config = build_config(values)
+    return {name: {key: getattr(getattr(config, name), key) for key in table} for name, table in values.items()}
+
+
 def build(kind: type[Section], values: Mapping[str, Any], section: str) -> Section:
     """Make a settings dataclass from a mapping after checking every name and type."""
     types = get_type_hints(kind)
@@ -158,17 +169,22 @@ def build(kind: type[Section], values: Mapping[str, Any], section: str) -> Secti
     for key, value in values.items():
         if key not in types:
             raise unknown_name(f"key in [{section}]", key, types)
-        checked[key] = _check_type(f"{section}.{key}", value, expected=types[key])
+        if isinstance(value, str) and value == "auto" and may_be_auto(kind, key):
+            checked[key] = AUTO
+        else:
+            checked[key] = _check_type(f"{section}.{key}", value, expected=types[key], auto=may_be_auto(kind, key))
     return kind(**checked)
 
 
-def _check_type(name: str, value: Any, *, expected: type) -> Any:
+def _check_type(name: str, value: Any, *, expected: type, auto: bool = False) -> Any:
     """Return the value if it has the expected type; whole numbers become floats where a float is expected."""
+    if auto and value == AUTO:
+        raise ConfigError(f'{name} is {value}; write "auto" where the graph is to decide')
     words = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
     if expected is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if expected in words and (not isinstance(value, expected) or (expected is int and isinstance(value, bool))):
-        raise ConfigError(f"{name} is {value!r}; it must be {words[expected]}")
+        raise ConfigError(f"{name} is {value!r}; it must be {words[expected]}{' or auto' * auto}")
     return value
 
 
@@ -182,9 +198,15 @@ def to_toml(config: Any) -> str:
     for section in fields(config):
         lines.append(f"[{section.name}]")
         values = getattr(config, section.name)
-        lines += [f"{item.name} = {_toml_value(getattr(values, item.name))}" for item in fields(values)]
+        lines += [f"{item.name} = {_toml_value(shown(values, item.name))}" for item in fields(values)]
         lines.append("")
     return "\n".join(lines)
+
+
+def shown(settings: Any, name: str) -> Any:
+    """Return a setting as people see it: AUTO as `auto`."""
+    value = getattr(settings, name)
+    return "auto" if may_be_auto(settings, name) and value == AUTO else value
 
 
 def _toml_value(value: Any) -> str:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from .. import __version__
 from ..base.checks import Array
 from ..base.files import claim, read_json, replace_file, write_json
+from ..base.folders import digest
 from ..base.jobs import Progress
 from ..data.graph import Graph
 from ..data.split import PARTS, Split
@@ -29,8 +30,9 @@ from ..training.devices import find_device
 from ..training.inference import compute
 from ..training.processes import Processes, agent_name
 from ..training.trainer import OnEpoch, Trainer
+from .adapt import Adapted, adapt
 from .baselines import NONE, QUICK, baseline_names, check_choice, run_baseline
-from .config import Config, load_run_config, to_toml
+from .config import Config, to_toml
 from .run import BASELINES_FILE, RUN_FILE, RUN_VERSION, Run, versions
 
 SEEDS_FILE = "seeds.toml"  # the settings of a folder that holds one run per seed
@@ -45,12 +47,16 @@ class Watched(TypedDict, total=False):
         Threads that make token lists; default: all cores.
     progress : callable
         Called with (stage, done, total), in the first process only.
+    on_start : callable
+        Called with the run before its token lists are made, in the first process only; `run.notes` and `run.config`
+        say what was chosen for the graph.
     on_epoch : callable
         Called with the history row of each epoch, in the first process only.
     """
 
     threads: int | None
     progress: Progress | None
+    on_start: Callable[[Run], None] | None
     on_epoch: OnEpoch | None
 
 
@@ -95,12 +101,13 @@ def train(
     graph, split
         Read in the first process only.
     config
-        All settings; the data section only describes where the graph came from.
+        All settings; those that are AUTO are chosen for the graph by `adapt`. Of the data section only `features` and
+        `scale` count; the rest describes where the graph came from.
     out
         The run folder; an existing run is refused unless `force`.
     **options
-        `tokens`, `device`, `force`, `kinds` and `baselines`, as in `Options`; `threads`, `progress` and `on_epoch`, as
-        in `Watched`.
+        `tokens`, `device`, `force`, `kinds` and `baselines`, as in `Options`; `threads`, `progress`, `on_start` and
+        `on_epoch`, as in `Watched`.
     """
     return train_loaded(lambda: (graph, split), config or Config(), out=out, **options)
 
@@ -126,18 +133,19 @@ def train_loaded(
         restarted = _is_restart(Path(out), config)
         if not restarted or not (Path(out) / "config.toml").is_file():  # the last file that `_prepare` writes
             graph, split = load()
-            check_data(graph, split)
-            check_settings(graph, split.train, config, kinds=kinds)
+            check_data(graph, split, config.data.features)
+            adapted = adapt(config, graph, split)
+            check_settings(adapted.graph, split.train, adapted.config, kinds=kinds)
             check_choice(baselines)
             if tokens is not None:
-                check_tokens(graph, split.train, config.tokens, tokens, kinds)
-            more: dict[str, Any] = {"baselines": baselines}
+                check_tokens(adapted.graph, split.train, adapted.config.tokens, tokens, kinds)
+            more: dict[str, Any] = {"baselines": baselines, "asked": _digest(config)}
             if agents:
                 more |= {"agents": agents, "process": os.getpid()}
             if kinds:
                 more["kinds"] = [kind.name for kind in kinds]
             again = force or restarted
-            _prepare(graph, split, config=config, folder=Path(out), tokens=tokens, force=again, more=more, keep=keep)
+            _prepare(graph, split, adapted, folder=Path(out), tokens=tokens, force=again, more=more, keep=keep)
 
     processes = Processes.join()
     with processes.guarded():
@@ -157,24 +165,29 @@ def _is_restart(folder: Path, config: Config) -> bool:
     """
     if agent_name() is None or not (folder / RUN_FILE).is_file():
         return False
-    about, settings = read_json(folder / RUN_FILE), folder / "config.toml"
-    if settings.is_file() and load_run_config(settings) != config:
+    about = read_json(folder / RUN_FILE)
+    if about.get("asked") != _digest(config):
         return False
     return agent_name() in about.get("agents", []) and about.get("process") != os.getpid()
+
+
+def _digest(config: Config) -> str:
+    """Return a hash of settings before they are adapted to a graph."""
+    return digest(np.array([to_toml(config)]))
 
 
 def _prepare(
     graph: Graph,
     split: Split,
+    adapted: Adapted,
     *,
-    config: Config,
     folder: Path,
     tokens: str | Path | None,
     force: bool,
     more: dict[str, Any],
     keep: Collection[str],
 ) -> None:
-    """Write a run folder that `resume` can train; `more` goes to `run.json`."""
+    """Write a run folder that `resume` can train; `more` goes to `run.json`. The graph is kept as it was given."""
     store = folder / "tokens" if tokens is None else Path(tokens)
     for path in (graph.folder, None if tokens is None else store):
         if path is not None and path.resolve().is_relative_to(folder.resolve()):
@@ -189,7 +202,8 @@ def _prepare(
         "fingerprint": graph.fingerprint,
         "task": graph.task,
         "scale": None if scale is None else [values.tolist() for values in scale],
-        **model_sizes(graph),
+        "notes": adapted.notes,
+        **model_sizes(adapted.graph),
         **more,
     }
     make_room(folder, force, keep)
@@ -197,8 +211,9 @@ def _prepare(
     if graph.folder is None:
         graph.save(folder / "graph")
     split.save(folder / "split.npz")
+    adapted.preparation.save(folder)
     with replace_file(folder / "config.toml") as temporary:
-        temporary.write_text(to_toml(config), encoding="utf-8")
+        temporary.write_text(to_toml(adapted.config), encoding="utf-8")
 
 
 def resume(
@@ -258,11 +273,14 @@ def _add_baselines(run: Run, names: Sequence[str], progress: Progress | None) ->
             progress("baselines", number, len(names))
 
 
-def check_data(graph: Graph, split: Split) -> None:
-    """Refuse a graph or a split that cannot be trained on, before anything is computed or written."""
+def check_data(graph: Graph, split: Split, features: str = "auto") -> None:
+    """Refuse a graph or a split that cannot be trained on, before anything is computed or written.
+
+    `features` is the setting `data.features`: unless they must be given, a graph may have none.
+    """
     if graph.labels is None:
         raise GraphError("the graph has no labels to learn from")
-    if graph.features is None:
+    if graph.features is None and features == "given":
         raise GraphError("the graph has no features: use graph.with_features('degree') or 'identity'")
     split.check(graph.num_nodes, graph.labels, graph.class_names)
 
@@ -305,7 +323,9 @@ def _pointer(target: Path, folder: Path) -> str:
 
 def _execute(run: Run, processes: Processes, *, kinds: Sequence[Kind], watched: Watched) -> None:
     """Make the token lists, train, predict every node and write the results."""
-    clock, progress = [time.perf_counter()], watched.get("progress")
+    clock, progress, on_start = [time.perf_counter()], watched.get("progress"), watched.get("on_start")
+    if on_start is not None:
+        on_start(run)
 
     def make_tokens() -> None:
         tokenize(

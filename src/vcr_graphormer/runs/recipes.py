@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from importlib import resources
 from typing import Any
 
+from ..data.datasets import DataConfig
 from ..data.graph import Graph
 from ..data.split import Split
-from ..data.tasks import TASKS
 from ..errors import ConfigError, VCRError, unknown_name
-from .config import Config
+from .adapt import Tables, adapt
+from .config import Config, build_tables
 from .launch import check_settings
 
-Tables = Mapping[str, Mapping[str, Any]]
 SECTIONS = ("tokens", "model", "training")
 # In the order in which they are tried: cheap ones first, so that a short search has something to show.
 RECIPES = (
@@ -24,10 +23,6 @@ RECIPES = (
     *("neighbours-no-layers", "links-no-hops", "adjacency"),
 )
 MOST_ADJACENCY_NODES = 50_000  # each node has a row of weights: 25 MB of them at width 128, three times with AdamW
-_NODES_PER_CLUSTER = 10  # at least
-_BATCHES, _SMALLEST_BATCH, _LARGEST_BATCH = 25, 32, 1000  # as in the study of neighbours (docs/log.md)
-_FEW, _EPOCHS_OF_FEW, _EPOCHS = 1000, 100, 60  # up to so many training nodes: more epochs
-_WARMUP = 0.05  # fraction of all steps
 
 
 @dataclass(frozen=True)
@@ -50,7 +45,7 @@ def load_recipes(names: Sequence[str] | None = None) -> list[Recipe]:
         if name not in RECIPES:
             raise unknown_name("recipe", name, RECIPES)
         text = (resources.files(__package__) / "recipes" / f"{name}.toml").read_text(encoding="utf-8")
-        recipes.append(Recipe(name, text.partition("\n")[0].removeprefix("# "), tomllib.loads(text)))
+        recipes.append(Recipe(name, text.partition("\n")[0].removeprefix("# "), build_tables(tomllib.loads(text))))
     return recipes
 
 
@@ -84,22 +79,11 @@ def fit_recipe(recipe: Recipe, graph: Graph, split: Split, fixed: Tables) -> Con
     fixed
         Settings that hold whatever the recipe says.
     """
-    config = changed(Config(), recipe.tables)
-    most_clusters, train = max(1, graph.num_nodes // _NODES_PER_CLUSTER), len(split.train)
-    adapted: dict[str, dict[str, Any]] = {
-        "tokens": {name: min(getattr(config.tokens, name), most_clusters) for name in ("clusters", "content_clusters")},
-        "training": {
-            "batch_size": min(_LARGEST_BATCH, max(_SMALLEST_BATCH, train // _BATCHES)),
-            "epochs": _EPOCHS_OF_FEW if train <= _FEW else _EPOCHS,
-        },
-    }
-    if TASKS[graph.task].gives_values:
-        adapted["training"]["label_smoothing"] = 0.0
-    config = changed(changed(config, adapted), fixed)
+    data = DataConfig(scale="none")  # the graph has its features as they are to be
+    config = adapt(changed(changed(replace(Config(), data=data), recipe.tables), fixed), graph, split).config
     # Fewer hops than the recipe has are enough for fewer hops in tokens.
     clipped = {name: min(getattr(config.model, name), config.tokens.hops) for name in ("rich_tokens", "label_hops")}
-    config = changed(config, {"model": {**clipped, **fixed.get("model", {})}})
-    return check_fit(with_epochs(config, config.training.epochs, train, fixed=fixed), graph, split)
+    return check_fit(changed(config, {"model": {**clipped, **fixed.get("model", {})}}), graph, split)
 
 
 def check_fit(config: Config, graph: Graph, split: Split) -> Config:
@@ -117,11 +101,3 @@ def can_fit(config: Config, graph: Graph, split: Split) -> bool:
     except VCRError:
         return False
     return True
-
-
-def with_epochs(config: Config, epochs: int, train: int, *, fixed: Tables) -> Config:
-    """Return settings whose whole schedule takes this many epochs, for this number of training nodes."""
-    steps = epochs * math.ceil(train / config.training.batch_size)
-    schedule = {"epochs": epochs, "warmup_steps": round(_WARMUP * steps), "patience": epochs}
-    kept = fixed.get("training", {}).keys() - {"epochs"}
-    return changed(config, {"training": {name: value for name, value in schedule.items() if name not in kept}})

@@ -17,6 +17,7 @@ from ..base.checks import Array
 from ..base.files import read_json
 from ..base.jobs import Progress
 from ..data.graph import Graph
+from ..data.preparation import Preparation
 from ..data.split import PARTS, Split
 from ..data.tasks import TASKS, Target, measure
 from ..errors import ConfigError, GraphError, StoreError
@@ -134,11 +135,28 @@ class Run:
         """Return one row per epoch: loss, validation loss and metric, learning rate, seconds."""
         return read_history(self.path / HISTORY)
 
+    @property
+    def notes(self) -> list[str]:
+        """Return what was chosen for the graph and why, one sentence each; none in runs of the first release."""
+        return list(self.about.get("notes", ()))
+
+    @cached_property
+    def preparation(self) -> Preparation:
+        """Return what is done to the features of a graph before the model reads them."""
+        return Preparation.open(self.path)
+
+    def prepare(self, graph: Graph) -> Graph:
+        """Return another graph with features as the model reads them; make its token lists from that one."""
+        return self.preparation.apply(graph)
+
     @cached_property
     def graph(self) -> Graph:
-        """Return the graph: the one it was trained on, unless this is a run `on` another."""
-        if self.other_graph is not None:
-            return self.other_graph
+        """Return the graph with prepared features: the one it was trained on, unless this is a run `on` another."""
+        return self.prepare(self.original) if self.other_graph is None else self.other_graph
+
+    @cached_property
+    def original(self) -> Graph:
+        """Return the graph it was trained on as it was given, before its features were prepared."""
         if not (self.path / self.about["graph"]).is_dir():
             raise StoreError(
                 f"the graph of {self.path} is missing: {self.path / self.about['graph']} was moved or deleted"
@@ -370,8 +388,10 @@ class Run:
     def on(self, graph: Graph, tokens: TokenStore) -> Run:
         """Return a run with the same model on another graph, for example a later version of its own.
 
-        The graph must have the same features and classes, and its token lists the same layout.
+        The graph must have the same features and classes, and its token lists the same layout. Make them from
+        `run.prepare(graph)`.
         """
+        graph = self._prepared_for(graph, tokens)
         if graph.num_features != self.about["num_features"]:
             raise GraphError(
                 f"the graph has {graph.num_features} features but the model was trained on {self.about['num_features']}"
@@ -395,6 +415,17 @@ class Run:
         if self.split.train.max() >= graph.num_nodes:
             raise GraphError(f"training node {self.split.train.max()} is not in the graph of {graph.num_nodes} nodes")
         return replace(self, other_graph=graph, other_tokens=tokens)
+
+    def _prepared_for(self, graph: Graph, tokens: TokenStore) -> Graph:
+        """Return the graph with prepared features; refuse token lists of others."""
+        prepared = self.prepare(graph)
+        made = tokens.identity.get("graph features")
+        if not self.preparation.empty and made != prepared.fingerprints["features"]:
+            raise StoreError(
+                f"{tokens.path} was not made from features as the model reads them: give this graph as it is, and make "
+                f"its tokens by tokenize(run.prepare(graph), …)"
+            )
+        return prepared
 
     def __repr__(self) -> str:
         if not self.finished:

@@ -10,8 +10,9 @@ import numpy as np
 
 from ..data.graph import Graph
 from ..data.tasks import TASKS
+from .adapt import Tables
 from .config import Config
-from .recipes import MOST_ADJACENCY_NODES, Tables, changed
+from .recipes import MOST_ADJACENCY_NODES, changed
 
 Space = Mapping[tuple[str, str], Sequence[Any]]
 _REDRAWN = 3  # settings per step: in so many dimensions small steps find more than wide ones (docs/log.md)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from ..tokens.lists import Kept, TokenLists, make_lists
 from ..training.devices import choose_precision
 from ..training.inference import compute
 from ..training.trainer import Trainer
+from .adapt import adapt
 from .config import Config
 
 # With fewer validation nodes the best epoch of many is partly luck: 91.9 instead of 85.8 on Texas (docs/log.md).
@@ -101,7 +102,16 @@ class Workbench:
         on_epoch: OnTrainer | None = None,
         kinds: Sequence[Kind] = (),
     ) -> Trial:
-        """Train once; the test part is read after training, from the best state, and only if `test`."""
+        """Train once; the test part is read after training, from the best state, and only if `test`.
+
+        Settings that are AUTO are chosen for the split. Features that need preparation are prepared for each call.
+        """
+        adapted = adapt(config, self.graph, split)
+        if adapted.graph is not self.graph:
+            config = replace(adapted.config, data=replace(config.data, scale="none"))
+            bench = Workbench(adapted.graph, self.device, config.training.precision)
+            return bench.train(split, config, test=test, on_epoch=on_epoch, kinds=kinds)
+        config = adapted.config
         start = time.perf_counter()
         graph, labels = self.graph, np.asarray(self.graph.labels)
         inputs = self.inputs(split, config.tokens, config.model, kinds)

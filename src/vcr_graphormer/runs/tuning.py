@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from ..base.checks import check_seed, is_number, is_whole
 from ..base.files import claim, read_json, read_npz, write_json
 from ..base.folders import digest
+from ..data.datasets import DataConfig
 from ..data.graph import Graph
 from ..data.metrics import LOWER_IS_BETTER
 from ..data.split import PARTS, Split
@@ -35,10 +36,11 @@ from ..errors import ConfigError, StoreError, TrainingError, VCRError
 from ..training.devices import find_device
 from ..training.processes import Processes
 from ..training.trainer import OnEpoch, Trainer
+from .adapt import Tables, adapt, with_epochs
 from .baselines import NONE, QUICK
 from .config import Config
 from .launch import check_data, make_room, resume, train_loaded, without_nan
-from .recipes import Tables, can_fit, changed, differences, fit_recipe, load_recipes, with_epochs
+from .recipes import SECTIONS, can_fit, changed, differences, fit_recipe, load_recipes
 from .run import RUN_FILE, Run
 from .steps import has_optuna, make_space, steps
 from .trials import Workbench
@@ -46,7 +48,7 @@ from .trials import Workbench
 ABOUT_FILE, TRIALS_FILE, MEMBERS = "tuning.json", "tuning.jsonl", "members"
 ENSEMBLE_FILE, ENSEMBLE_PREDICTIONS = "ensemble.json", "ensemble.npz"
 _KEPT = (ABOUT_FILE, TRIALS_FILE, MEMBERS, ENSEMBLE_FILE, ENSEMBLE_PREDICTIONS)
-_VERSION = 1
+_VERSION = 2  # 1: settings that differed from the defaults of then
 _DIVISORS = (4, 2, 1)  # of the epochs, on the rungs of successive halving
 _FULL = len(_DIVISORS)  # the rung on which recipes are judged in full; steps around the best are one rung higher
 _ATTEMPTS = 100  # to find a step that was not tried before, after which the search ends
@@ -66,7 +68,7 @@ class TuningTrial:
     rung : int
         1 to 3: a recipe with a quarter, a half, all of its epochs. 4: a step around the best.
     settings : dict
-        What differs from `Config()`, by section and name.
+        All settings of tokens, model and training, by section and name.
     score : float or None
         Validation score; None if it could not be trained.
     halves : list of float or None
@@ -217,7 +219,8 @@ def tune(
     out
         The run folder. It also holds the trials, `tuning.jsonl`.
     config
-        Settings that differ from `Config()` hold in every trial.
+        Settings that differ from `Config()` hold in every trial. The data section says what features need, as in
+        `train`.
     **options
         `device`, `seed`, `trials`, `ensemble`, `recipes` and `progress`, as in `TuneOptions`.
     """
@@ -245,8 +248,9 @@ def tune_fixed(
             raise ConfigError(f"{name} is {value!r}; it must be 1 or more")
     if Processes.join().size > 1:
         raise ConfigError("tune trains in one process, not under torchrun")
-    check_data(graph, split)
-    search = Search.prepare(graph, split, fixed=fixed, seed=options.get("seed", 0), recipes=options.get("recipes"))
+    check_data(graph, split, base.data.features)
+    names, seed = options.get("recipes"), options.get("seed", 0)
+    search = Search.prepare(graph, split, data=base.data, fixed=fixed, seed=seed, recipes=names)
     folder, device = Path(out), options.get("device", "auto")
     find_device(device)
     search.begin(folder)
@@ -307,8 +311,8 @@ class Search:
 
     Attributes
     ----------
-    graph, split
-        Where to search.
+    given, graph, split
+        Where to search: the graph as it was given, and with prepared features.
     configs : dict
         The settings of every recipe that can be trained here.
     skipped : dict
@@ -319,6 +323,7 @@ class Search:
         Seed of every training and of the steps.
     """
 
+    given: Graph
     graph: Graph
     split: Split
     configs: dict[str, Config]
@@ -327,8 +332,18 @@ class Search:
     seed: int
 
     @classmethod
-    def prepare(cls, graph: Graph, split: Split, *, fixed: Tables, seed: int, recipes: Sequence[str] | None) -> Search:
-        """Fit the recipes to a graph; refuse to search if none can be trained."""
+    def prepare(
+        cls,
+        given: Graph,
+        split: Split,
+        *,
+        data: DataConfig,
+        fixed: Tables,
+        seed: int,
+        recipes: Sequence[str] | None,
+    ) -> Search:
+        """Prepare the features of a graph and fit the recipes to it; refuse to search if none can be trained."""
+        graph = adapt(Config(data=data), given, split).graph
         configs, skipped = dict[str, Config](), dict[str, str]()
         fixed = {**fixed, "training": {"seed": check_seed(seed), **fixed.get("training", {})}}
         for recipe in load_recipes(recipes):
@@ -338,7 +353,7 @@ class Search:
                 skipped[recipe.name] = str(error)
         if not configs:
             raise ConfigError(f"no recipe can be trained here: {next(iter(skipped.values()), 'name at least one')}")
-        return cls(graph, split, configs, skipped, fixed, seed)
+        return cls(given, graph, split, configs, skipped, fixed, seed)
 
     @property
     def metric(self) -> str:
@@ -447,7 +462,7 @@ class Search:
     def _judge(self, bench: Workbench, plan: Plan, on_epoch: Callable[[Trainer], None]) -> TuningTrial:
         """Train and judge once. Settings that cannot be trained, such as those whose loss is infinite, get no score."""
         start = time.monotonic()
-        entry = TuningTrial(plan.number, plan.recipe, plan.rung, differences(plan.config, Config()))
+        entry = TuningTrial(plan.number, plan.recipe, plan.rung, settings_of(plan.config))
         try:
             judged = bench.judge(self.split, plan.config, on_epoch=on_epoch)
         except VCRError as error:
@@ -491,7 +506,7 @@ class Search:
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
         begun = (folder / RUN_FILE).is_file()
         return train_loaded(
-            lambda: (self.graph, self.split),
+            lambda: (self.given, self.split),
             config,
             out=folder,
             device=device,
@@ -500,6 +515,11 @@ class Search:
             baselines=baselines,
             on_epoch=on_epoch,
         )
+
+
+def settings_of(config: Config) -> dict[str, dict[str, Any]]:
+    """Return all settings of tokens, model and training, by section and name."""
+    return {name: asdict(getattr(config, name)) for name in SECTIONS}
 
 
 def rank_entries(entries: Sequence[TuningTrial], lower: bool) -> list[TuningTrial]:

@@ -25,6 +25,7 @@ from ..base.machine import default_threads
 from ..data.graph import Graph
 from ..ranking.connections import Connections
 from ..ranking.ranker import NodeRanker
+from .adapt import adapt_tokens
 from .config import TokenConfig
 from .distinct import leave_repeats_out, places_before
 from .hops import Step, propagate
@@ -72,8 +73,8 @@ def tokenize(
     kinds
         More kinds of neighbours than the settings name, such as one of your own.
     """
-    config = config or TokenConfig()
     nodes = None if train is None else np.unique(check_sources(train, graph.num_nodes, "train"))
+    config = adapt_tokens(config or TokenConfig(), graph, nodes)
     settings = resolve(config, graph, nodes, kinds)
     threads = default_threads(threads)
     identity = _identity(graph, nodes, config=config, settings=settings, kinds=kinds)
@@ -103,6 +104,7 @@ def check_tokens(graph: Graph, train: Any, config: TokenConfig, out: str | Path,
     """Refuse a finished store at `out` that belongs to another graph, split or configuration."""
     if (Path(out) / MANIFEST).is_file():
         nodes = np.unique(check_sources(train, graph.num_nodes, "train"))
+        config = adapt_tokens(config, graph, nodes)
         settings = resolve(config, graph, nodes, kinds)
         TokenStore.open(out).check(_identity(graph, nodes, config=config, settings=settings, kinds=kinds))
 

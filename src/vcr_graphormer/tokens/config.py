@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from ..base.checks import check_choice, check_seed, check_whole, setting
+from ..base.checks import AUTO, check_choice, check_seed, check_whole, setting
 from ..ranking.connections import PARTITIONERS
 from ..ranking.exact import TOLERANCE, check_restart, check_tolerance
 
@@ -20,7 +20,7 @@ YOUNGER: Mapping[str, Any] = {"link_tokens": 0, "nearest_tokens": 0, "distinct":
 
 @dataclass(frozen=True)
 class TokenConfig:
-    """The settings of a token list: section `[tokens]`.
+    """The settings of a token list: section `[tokens]`. Numbers that are AUTO are chosen for the graph.
 
     Attributes
     ----------
@@ -60,8 +60,8 @@ class TokenConfig:
         Seed of METIS and k-means.
     """
 
-    hops: int = setting(3, "hop tokens: features averaged over 1 … L steps (L)")
-    clusters: int = setting(10, "METIS clusters, one super node each; 0: no super nodes (s̄)")
+    hops: int = setting(AUTO, "hop tokens: features averaged over 1 … L steps (L); auto: 3, more if few labels")
+    clusters: int = setting(AUTO, "METIS clusters, one super node each; 0: no super nodes (s̄); auto: by nodes")
     partitioner: str = setting("metis", "what makes clusters: metis, or propagation (memory does not grow with edges)")
     structure_tokens: int = setting(8, "neighbours by PageRank with a super node per cluster (k̄)")
     content_tokens: int = setting(8, "neighbours by PageRank with a super node per label (k̂)")
@@ -71,7 +71,7 @@ class TokenConfig:
     restart: float = setting(0.15, "probability that a walk returns to its node in each step (1 - α)")
     tolerance: float = setting(TOLERANCE, "of the ranking, relative to the k-th score; smaller: more exact, slower")
     content: str = setting("auto", "what content neighbours share: labels, features or links; auto: labels if any")
-    content_clusters: int = setting(10, "k-means clusters where content is features (ŝ)")
+    content_clusters: int = setting(AUTO, "k-means clusters where content is features (ŝ); auto: by nodes")
     leave_own_label_out: bool = setting(True, "rank a training node as if its own label were unknown")
     self_loops: bool = setting(False, "compute hops on the graph with self-loops")
     super_tokens: str = setting("drop", "super nodes as tokens: drop (none), or mean (mean features of members)")

@@ -27,6 +27,7 @@ from ..ranking.connections import (
     structure_connections,
 )
 from ..ranking.ranker import NodeRanker
+from .adapt import adapt_tokens
 from .config import TokenConfig
 from .hops import check_hops
 from .layout import HOP, NEIGHBOURS, SELF
@@ -210,11 +211,11 @@ def kinds_of(config: TokenConfig) -> tuple[Kind, ...]:
 
 
 def resolve(config: TokenConfig, graph: Graph, train: Train, kinds: Sequence[Kind] = ()) -> TokenConfig:
-    """Refuse settings that this graph cannot meet, and replace `content = "auto"` by what it means here.
+    """Refuse settings that this graph cannot meet, and replace AUTO and `content = "auto"` by what they mean here.
 
     `kinds`: kinds that no setting names; they are checked too.
     """
-    config.check()
+    config = adapt_tokens(config.check(), graph, train)
     check_hops(graph, config.hops)
     if config.super_tokens == "mean" and graph.features is None:
         raise GraphError("tokens.super_tokens is 'mean' but the graph has no features to average")

@@ -5,7 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..base.checks import check_choice, check_fraction, check_seed, check_whole, is_number, setting
+from ..base.checks import (
+    AUTO,
+    check_choice,
+    check_fraction,
+    check_resolved,
+    check_seed,
+    check_whole,
+    is_number,
+    setting,
+)
 from ..data.tasks import TASKS
 from ..errors import ConfigError
 
@@ -16,7 +25,7 @@ METRICS = tuple(dict.fromkeys(metric for task in TASKS.values() for metric in so
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How the model is trained: section `[training]`.
+    """How the model is trained: section `[training]`. Numbers that are AUTO are chosen for the graph by `adapt`.
 
     Attributes
     ----------
@@ -43,7 +52,8 @@ class TrainConfig:
     patience : int
         Epochs without a better validation metric after which training stops.
     metric : str
-        Validation metric that chooses the best epoch; `auto` is the first metric of the task.
+        Validation metric that chooses the best epoch; `auto` is the first metric of the task, or ROC-AUC for two
+        unbalanced classes.
     average : float
         Decay of the moving average of the weights, which is then evaluated and kept; 0 keeps the weights themselves.
     precision : str
@@ -56,20 +66,20 @@ class TrainConfig:
         Seed of the first weights, the order of nodes and dropout.
     """
 
-    epochs: int = setting(200, "largest number of passes over the training nodes")
-    batch_size: int = setting(500, "nodes per step")
+    epochs: int = setting(AUTO, "largest number of passes over the training nodes; auto: by their number")
+    batch_size: int = setting(AUTO, "nodes per step; auto: by training nodes")
     micro_batch: int = setting(0, "nodes of a step computed at a time, to save memory; 0: chosen for the machine")
     learning_rate: float = setting(1e-3, "highest learning rate, after warm-up")
-    final_learning_rate: float = setting(1e-4, "lowest learning rate, at the end")
-    schedule: str = setting("linear", "how the rate falls after warm-up: linear, cosine or constant")
-    warmup_steps: int = setting(100, "steps in which the rate rises from 0 to the highest")
+    final_learning_rate: float = setting(0.0, "lowest learning rate, at the end")
+    schedule: str = setting("cosine", "how the rate falls after warm-up: linear, cosine or constant")
+    warmup_steps: int = setting(AUTO, "steps in which the rate rises from 0 to the highest; auto: a fraction of all")
     decay_steps: int = setting(0, "step at which the rate is lowest; 0: the last step of the last epoch")
-    weight_decay: float = setting(1e-5, "weight decay of AdamW")
-    label_smoothing: float = setting(0.0, "fraction of each class label that is spread over all classes")
+    weight_decay: float = setting(0.01, "weight decay of AdamW")
+    label_smoothing: float = setting(AUTO, "fraction of each class label spread over all classes; auto: by task")
     gradient_clip: float = setting(1.0, "largest norm of the gradient of a step; 0: no limit")
-    patience: int = setting(50, "epochs without a better validation metric after which training stops")
-    metric: str = setting("auto", f"metric that chooses the best epoch: {', '.join(METRICS)}")
-    average: float = setting(0.0, "decay of the moving average of weights, which is evaluated and kept; 0: off")
+    patience: int = setting(AUTO, "epochs without a better validation metric before training stops; auto: all epochs")
+    metric: str = setting("auto", f"metric that chooses the best epoch: {', '.join(METRICS)}; auto: by labels")
+    average: float = setting(0.99, "decay of the moving average of weights, which is evaluated and kept; 0: off")
     precision: str = setting("auto", "type of products: float32, bfloat16; auto: bfloat16 on a GPU that has it")
     compile: bool = setting(False, "compile the step on a GPU: 10 to 20 s once, then a sixth faster")
     checkpoint_every: int = setting(10, "epochs between checkpoints; 0: none")
@@ -93,8 +103,13 @@ class TrainConfig:
         check_choice(self, "training", "metric", ("auto", *METRICS))
         check_choice(self, "training", "precision", PRECISIONS)
         check_seed(self.seed)
-        if self.label_smoothing and TASKS[task].gives_values:
+        if self.label_smoothing not in (0, AUTO) and TASKS[task].gives_values:
             raise ConfigError("training.label_smoothing is for class labels: set it to 0 for regression")
+        return self
+
+    def check_resolved(self) -> TrainConfig:
+        """Refuse numbers that are still AUTO."""
+        check_resolved(self, "training")
         return self
 
 

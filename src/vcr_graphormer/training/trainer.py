@@ -96,7 +96,7 @@ class Trainer:
         self.processes = processes or Processes()
         self.processes.align(model)
         self.model, self.inputs, self.train, self.val, self.target = model, inputs, train, val, target
-        self.task, self.config, self.folder = target.task, config.check(target.task.name), folder
+        self.task, self.config, self.folder = target.task, config.check(target.task.name).check_resolved(), folder
         self.metric = choose_metric(config.metric, target.task)
         self.precision = choose_precision(config.precision, inputs.device)
         self.micro_batch = choose_micro_batch(

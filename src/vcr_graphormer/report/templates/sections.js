@@ -28,7 +28,7 @@ function quantityOf(data) {
 
 const outputWord = (data) => (givesValues(data) ? "targets" : data.task === "multilabel" ? "labels" : "classes");
 
-function headlineSection({ headline, reproduce, graph, versions, config, task, explorer }) {
+function headlineSection({ headline, notes, reproduce, graph, versions, config, task, explorer }) {
   const parts = [];
   if (headline) {
     const { metric } = headline;
@@ -55,6 +55,9 @@ function headlineSection({ headline, reproduce, graph, versions, config, task, e
       isNumber(graph.homophily) ? `${percent(graph.homophily)} of edges join nodes of the same class` : "",
     ].filter(Boolean);
     if (facts.length) parts.push(make("p", {}, `The graph: ${facts.join(", ")}.`));
+  }
+  if (filledList(notes)) {
+    parts.push(make("p", {}, "Chosen for this graph:"), make("ul", {}, notes.map((note) => make("li", {}, note))));
   }
   if (filledList(reproduce)) {
     parts.push(make("h3", {}, "How to get these numbers again"), ...reproduce.map(command));

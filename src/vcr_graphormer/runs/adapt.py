@@ -1,0 +1,181 @@
+"""`adapt`: choose the settings that are AUTO from the graph and its training nodes, and say so in plain words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..base.checks import AUTO, unresolved
+from ..data.graph import Graph
+from ..data.preparation import Preparation
+from ..data.split import Split
+from ..data.tasks import TASKS, choose_metric, known_labels
+from ..tokens.adapt import HOPS, MOST_CLUSTERS, adapt_tokens, has_few_labels, labels_per_class
+from .config import Config
+
+# All of these are provisional until they are measured on twelve graphs. Rules for tokens: `tokens/adapt.py`.
+STEPS_PER_EPOCH, SMALLEST_BATCH, LARGEST_BATCH = 25, 32, 1000  # as in the study of neighbours (docs/log.md)
+MORE_EPOCHS_UP_TO, MORE_EPOCHS, EPOCHS = 1000, 100, 60  # up to so many training nodes: more epochs
+WARMUP = 0.05  # fraction of all steps
+SMOOTHING = 0.1  # of class labels, as in the recipe of most presets
+SMALL_BELOW = 300  # with fewer training nodes, or few labels: a narrow model and strong dropout
+WIDTH, SMALL_WIDTH = 128, 64
+DROPOUT, STRONG_DROPOUT = 0.3, 0.5
+RICH_TOKENS, LABEL_HOPS = 1, 2  # as far as there are hops
+NEIGHBOUR_DROPOUT = 0.25  # where paths are gated
+UNBALANCED = 0.3  # two classes, the rarer one with a smaller fraction of the training labels: ROC-AUC judges
+
+Tables = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """Settings with all numbers, and what they were adapted to.
+
+    Attributes
+    ----------
+    config : Config
+        The settings without AUTO; adapting them again changes nothing.
+    notes : tuple of str
+        What was chosen and why, one sentence each.
+    preparation : Preparation
+        What is done to the features.
+    graph : Graph
+        The graph with prepared features, which tokens, training and explanation see.
+    """
+
+    config: Config
+    notes: tuple[str, ...]
+    preparation: Preparation
+    graph: Graph
+
+
+def adapt(config: Config, graph: Graph, split: Split) -> Adapted:
+    """Return settings for one graph: every AUTO becomes a number. Values that the user gave stay as they are.
+
+    Only rows and labels of training nodes are read; of validation nodes, whether both of two classes are there.
+    """
+    config.tokens.check()
+    config.model.check(config.tokens.hops)
+    config.training.check(graph.task)
+    preparation = Preparation.learn(graph, split.train, config.data)
+    prepared = preparation.apply(graph)
+    config = replace(config, data=_resolved_data(config, preparation))
+    notes = _notes_on_data(graph, preparation)
+    tokens = adapt_tokens(config.tokens, prepared, split.train)
+    notes += _notes_on_tokens(config, tokens.hops, tokens.clusters, graph=graph, split=split)
+    config = replace(config, tokens=tokens)
+    config, of_model = _adapt_model(config, graph, split)
+    config, of_training = _adapt_training(config, graph, split)
+    return Adapted(config, (*notes, *of_model, *of_training), preparation, prepared)
+
+
+def with_epochs(config: Config, epochs: int, train: int, *, fixed: Tables) -> Config:
+    """Return settings whose whole schedule takes this many epochs, for this number of training nodes.
+
+    Parameters
+    ----------
+    fixed
+        Settings that stay as they are, but for the epochs.
+    """
+    training = replace(config.training, epochs=epochs)
+    schedule: dict[str, Any] = {"warmup_steps": warmup_steps(training.batch_size, epochs, train), "patience": epochs}
+    free = {name: value for name, value in schedule.items() if name not in fixed.get("training", {})}
+    return replace(config, training=replace(training, **free))
+
+
+def warmup_steps(batch_size: int, epochs: int, train: int) -> int:
+    """Return the steps of the warm-up, a fraction of all steps.
+
+    >>> warmup_steps(100, 60, 2500)
+    75
+    """
+    return round(WARMUP * epochs * math.ceil(train / batch_size))
+
+
+def _resolved_data(config: Config, preparation: Preparation) -> Any:
+    """Return the data section without `auto` in features and scale."""
+    data = replace(config.data, scale="none" if preparation.mean is None else "standard")
+    return replace(data, features=preparation.made or "given") if data.features == "auto" else data
+
+
+def _notes_on_data(graph: Graph, preparation: Preparation) -> list[str]:
+    notes = []
+    if preparation.made is not None:
+        notes.append(f"no features: made from the {preparation.made} of each node")
+    if preparation.mean is not None:
+        notes.append("features standardized by mean and deviation of the training nodes: columns differ strongly")
+    if graph.directed:
+        notes.append("directed edges: hops and PageRank follow their direction")
+    return notes
+
+
+def _notes_on_tokens(config: Config, hops: int, clusters: int, *, graph: Graph, split: Split) -> list[str]:
+    notes = []
+    if config.tokens.hops == AUTO and hops != HOPS:
+        notes.append(f"{hops} hops: about {labels_per_class(graph, split.train):.0f} labels a class are few")
+    if config.tokens.clusters == AUTO and clusters < MOST_CLUSTERS:
+        notes.append(f"{clusters} clusters: the graph has only {graph.num_nodes:,} nodes")
+    return notes
+
+
+def _adapt_model(config: Config, graph: Graph, split: Split) -> tuple[Config, list[str]]:
+    model, hops, train = config.model, config.tokens.hops, len(split.train)
+    small = train < SMALL_BELOW or has_few_labels(graph, split.train)
+    width = SMALL_WIDTH if small else WIDTH
+    chosen: dict[str, Any] = {
+        "hidden_channels": -(-width // model.heads) * model.heads,
+        "dropout": STRONG_DROPOUT if small else DROPOUT,
+        "rich_tokens": min(RICH_TOKENS, hops),
+        "label_hops": min(LABEL_HOPS, hops),
+        "neighbour_dropout": min(NEIGHBOUR_DROPOUT, 1 - model.own_dropout) if model.combine == "gated" else 0.0,
+    }
+    names = unresolved(model)
+    config = replace(config, model=replace(model, **{name: chosen[name] for name in names}))
+    words = {"hidden_channels": f"width {chosen['hidden_channels']}", "dropout": f"dropout {chosen['dropout']}"}
+    said = [text for name, text in words.items() if name in names]
+    return config, [f"{', '.join(said)}: {train:,} training nodes"] if said else []
+
+
+def _adapt_training(config: Config, graph: Graph, split: Split) -> tuple[Config, list[str]]:
+    training, train, names = config.training, len(split.train), unresolved(config.training)
+    task, notes = TASKS[graph.task], []
+    if "batch_size" in names:
+        size = min(LARGEST_BATCH, max(SMALLEST_BATCH, train // STEPS_PER_EPOCH))
+        training = replace(training, batch_size=size)
+        steps = math.ceil(train / size)
+        notes.append(f"batch of {size:,} nodes: {train:,} training nodes, {steps:,} steps an epoch")
+    if "epochs" in names:
+        training = replace(training, epochs=MORE_EPOCHS if train <= MORE_EPOCHS_UP_TO else EPOCHS)
+        notes.append(f"{training.epochs} epochs: {train:,} training nodes")
+    if "warmup_steps" in names:
+        steps = warmup_steps(training.batch_size, training.epochs, train)
+        training = replace(training, warmup_steps=steps)
+        notes.append(f"warm-up of {steps:,} steps: {WARMUP:.0%} of all")
+    if "patience" in names:
+        training = replace(training, patience=training.epochs)
+    if "label_smoothing" in names:
+        training = replace(training, label_smoothing=0.0 if task.gives_values else SMOOTHING)
+    if training.metric == "auto":
+        rarer = rarer_class(graph, split)
+        unbalanced = rarer is not None and rarer < UNBALANCED
+        training = replace(training, metric="roc_auc" if unbalanced else choose_metric("auto", task))
+        if unbalanced:
+            notes.append(f"judged by ROC-AUC: the rarer of two classes has {rarer:.0%} of the training labels")
+    return replace(config, training=training), notes
+
+
+def rarer_class(graph: Graph, split: Split) -> float | None:
+    """Return the fraction of training labels that the rarer of two classes has.
+
+    None if there are not two classes, or if the training or validation nodes have only one of them.
+    """
+    if not TASKS[graph.task].has_classes or graph.num_classes != 2:
+        return None
+    labels = np.asarray(graph.labels)
+    counts = [np.bincount(part[known_labels(part)], minlength=2) for part in (labels[split.train], labels[split.val])]
+    return None if min(count.min() for count in counts) == 0 else float(counts[0].min() / counts[0].sum())

@@ -1,0 +1,215 @@
+"""The default adapts to the graph and says so; what the user gives is never changed."""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import vcr_graphormer as vcr
+from vcr_graphormer import AUTO, Config, ConfigError, DataConfig, Graph, GraphError, Run, Split, StoreError
+from vcr_graphormer.base.checks import unresolved
+from vcr_graphormer.runs.adapt import adapt, rarer_class
+from vcr_graphormer.runs.config import load_config
+from vcr_graphormer.runs.trials import Workbench
+from vcr_graphormer.tokens.adapt import has_few_labels
+
+SHORT = load_config(overrides=["training.epochs=2", "model.hidden_channels=16", "data.seed=0"])
+
+
+def make_graph(nodes: int = 300, classes: int = 3, **more: Any) -> Graph:
+    return vcr.generate(nodes, 4 * nodes, classes=classes, features=8, homophily=0.6, seed=0, **more)
+
+
+def split_of(nodes: int, train: int) -> Split:
+    return Split(np.arange(train), np.arange(train, train + 20), np.arange(train + 20, nodes))
+
+
+def with_large_column(graph: Graph) -> Graph:
+    column = 1e6 * np.random.default_rng(1).random(graph.num_nodes)
+    return replace(graph, features=np.column_stack([graph.features, column]).astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("train", "batch_size", "epochs", "warmup_steps", "width", "dropout"),
+    [
+        (110, 32, 100, 20, 64, 0.5),
+        (300, 32, 100, 50, 128, 0.3),
+        (1000, 40, 100, 125, 128, 0.3),
+        (1097, 43, 60, 78, 128, 0.3),
+        (30_000, 1000, 60, 90, 128, 0.3),
+    ],
+)
+def test_numbers_follow_the_training_nodes(
+    train: int, batch_size: int, epochs: int, warmup_steps: int, width: int, dropout: float
+) -> None:
+    graph = make_graph(train + 100)
+    config = adapt(Config(), graph, split_of(train + 100, train)).config
+    training, model = config.training, config.model
+    assert (training.batch_size, training.epochs, training.warmup_steps) == (batch_size, epochs, warmup_steps)
+    assert (training.patience, training.label_smoothing, training.metric) == (epochs, 0.1, "accuracy")
+    assert (model.hidden_channels, model.dropout, model.rich_tokens, model.label_hops) == (width, dropout, 1, 2)
+    assert (model.neighbour_dropout, config.tokens.hops, config.tokens.clusters) == (0.25, 3, 10)
+
+
+def test_all_is_said_and_nothing_is_left_to_choose() -> None:
+    graph, split = make_graph(60), split_of(60, 30)
+    adapted = adapt(Config(), graph, split)
+    assert adapted.notes == (
+        "6 clusters: the graph has only 60 nodes",
+        "width 64, dropout 0.5: 30 training nodes",
+        "batch of 32 nodes: 30 training nodes, 1 steps an epoch",
+        "100 epochs: 30 training nodes",
+        "warm-up of 5 steps: 5% of all",
+    )
+    assert not any(unresolved(getattr(adapted.config, name)) for name in ("tokens", "model", "training"))
+    assert adapted.graph is graph
+    again = adapt(adapted.config, graph, split)
+    assert (again.config, again.notes) == (adapted.config, ())
+
+
+def test_what_is_given_stays() -> None:
+    given = load_config(
+        overrides=[
+            *("tokens.hops=1", "tokens.clusters=7", "model.hidden_channels=24", "model.dropout=0", "training.epochs=9"),
+            *("training.batch_size=11", "training.warmup_steps=0", "training.patience=4", "training.metric=macro_f1"),
+            *("training.label_smoothing=0", "model.label_hops=0", "tokens.content_clusters=3", "data.scale=none"),
+        ]
+    )
+    config = adapt(given, make_graph(), split_of(300, 100)).config
+    expected = asdict(given)
+    expected["data"]["features"] = "given"
+    expected["model"] |= {"rich_tokens": 1, "neighbour_dropout": 0.25}
+    assert asdict(config) == expected
+
+
+def test_what_depends_on_other_settings() -> None:
+    graph, split = make_graph(), split_of(300, 100)
+    joint = adapt(load_config(overrides=["model.combine=joint", "tokens.hops=0", "model.heads=5"]), graph, split).config
+    model = joint.model
+    assert (model.neighbour_dropout, model.rich_tokens, model.label_hops, model.hidden_channels) == (0, 0, 0, 65)
+    hidden = adapt(load_config(overrides=["model.own_dropout=0.9"]), graph, split).config.model
+    assert hidden.neighbour_dropout == pytest.approx(0.1)
+    with pytest.raises(ConfigError, match="training.batch_size is 0"):
+        adapt(load_config(overrides=["training.batch_size=0"]), graph, split)
+
+
+def test_values_have_no_smoothing() -> None:
+    graph = replace(make_graph(), labels=np.linspace(0, 1, 300, dtype=np.float32), class_names=None, task="regression")
+    training = adapt(Config(), graph, split_of(300, 100)).config.training
+    assert (training.label_smoothing, training.metric) == (0.0, "rmse")
+
+
+def test_few_labels() -> None:
+    graph = make_graph(2000)
+    few = Split.per_class(graph.labels, 20, 30, seed=0)
+    assert has_few_labels(graph, few.train)
+    adapted = adapt(Config(), graph, few)
+    config = adapted.config
+    assert (config.tokens.hops, config.model.hidden_channels, config.model.dropout) == (10, 64, 0.5)
+    assert adapted.notes[0] == "10 hops: about 20 labels a class are few"
+    assert not has_few_labels(graph, Split.random(graph.labels, seed=0).train)
+    small = make_graph(100)  # few labels a class, but most nodes have one
+    assert not has_few_labels(small, Split.random(small.labels, seed=0).train)
+
+
+@pytest.mark.parametrize(("rare", "metric"), [(0, "accuracy"), (29, "roc_auc"), (30, "accuracy"), (80, "roc_auc")])
+def test_two_unbalanced_classes_are_judged_by_roc_auc(rare: int, metric: str) -> None:
+    labels = np.arange(300) % 2
+    labels[:100] = np.arange(100) < rare
+    graph = replace(make_graph(classes=2), labels=labels)
+    adapted = adapt(Config(), graph, split_of(300, 100))
+    assert adapted.config.training.metric == metric
+    told = f"judged by ROC-AUC: the rarer of two classes has {min(rare, 100 - rare)}% of the training labels"
+    assert (told in adapted.notes) == (metric == "roc_auc")
+
+
+def test_roc_auc_needs_both_classes_in_the_validation_part() -> None:
+    labels = (np.arange(300) < 10).astype(np.int64)
+    graph = replace(make_graph(classes=2), labels=labels)
+    assert rarer_class(graph, split_of(300, 100)) is None
+    assert rarer_class(make_graph(classes=3), split_of(300, 100)) is None
+
+
+def test_one_unscaled_column_costs_nothing() -> None:
+    graph = make_graph(400)
+    split = Split.random(graph.labels, seed=0)
+    config = load_config(overrides=["training.epochs=20", "model.hidden_channels=32"])
+    raw = replace(config, data=DataConfig(scale="none"))
+    scores = {
+        name: Workbench(one, torch.device("cpu")).train(split, settings).test
+        for name, one, settings in (
+            ("without", graph, config),
+            ("unscaled", with_large_column(graph), raw),
+            ("standardized", with_large_column(graph), config),
+        )
+    }
+    assert scores["unscaled"] < 0.5
+    assert min(scores["without"], scores["standardized"]) > 0.8
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    graph = with_large_column(make_graph())
+    split = Split.random(graph.labels, seed=0)
+    return vcr.train(graph, split, SHORT, tmp_path_factory.mktemp("runs") / "run", device="cpu", baselines="none")
+
+
+def test_a_run_keeps_what_was_chosen(run: Run, tmp_path: Path) -> None:
+    assert (run.config.data.scale, run.config.data.features) == ("standard", "given")
+    assert run.config == load_config(run.path / "config.toml")
+    assert run.notes[0].startswith("features standardized by mean and deviation of the training nodes")
+    assert np.asarray(run.graph.features)[run.split.train].std(axis=0) == pytest.approx(1, abs=1e-4)
+    assert float(np.asarray(run.original.features).max()) > 9e5
+    again = vcr.train(run.original, run.split, run.config, tmp_path / "again", device="cpu", baselines="none")
+    assert again.notes[1:] == []
+    for name, tensor in run.model.state_dict().items():
+        assert torch.equal(tensor, again.model.state_dict()[name])
+    stored = Run.open(run.path, "cpu")
+    assert stored.evaluate("test") == pytest.approx(run.metrics["scores"]["test"])
+
+
+def test_another_graph_is_prepared_alike(run: Run, tmp_path: Path) -> None:
+    original, tokens = run.original, run.config.tokens
+    prepared = vcr.tokenize(run.prepare(original), run.split.train, tokens, tmp_path / "prepared")
+    assert (run.on(original, prepared).predict().probabilities == run.predict().probabilities).all()
+    raw = vcr.tokenize(original, run.split.train, tokens, tmp_path / "raw")
+    with pytest.raises(StoreError, match=r"make its tokens by tokenize\(run.prepare\(graph\)"):
+        run.on(original, raw)
+
+
+def test_a_graph_without_features_is_trained(tmp_path: Path) -> None:
+    graph = replace(make_graph(), features=None)
+    split = Split.random(graph.labels, seed=0)
+    seen: list[Run] = []
+    run = vcr.train(graph, split, SHORT, tmp_path / "run", device="cpu", baselines="none", on_start=seen.append)
+    assert seen[0].notes[0] == "no features: made from the degree of each node"
+    assert run.config.data.features == "degree"
+    assert run.original.features is None
+    assert run.graph.num_features == graph.with_features("degree").num_features
+    given = replace(SHORT, data=DataConfig(features="given"))
+    with pytest.raises(GraphError, match="the graph has no features"):
+        vcr.train(graph, split, given, tmp_path / "given", device="cpu")
+
+
+def test_a_directed_graph_is_trained(tmp_path: Path) -> None:
+    plain = make_graph()
+    edges = np.stack([np.repeat(np.arange(300), plain.degrees), plain.indices])[:, ::2]
+    graph = Graph.from_edges(edges, 300, features=plain.features, labels=plain.labels, directed=True)
+    split = Split.random(graph.labels, seed=0)
+    run = vcr.train(graph, split, SHORT, tmp_path / "run", device="cpu", baselines="none")
+    assert run.notes[0] == "directed edges: hops and PageRank follow their direction"
+
+
+def test_settings_that_are_auto_in_the_tokens_alone(tmp_path: Path) -> None:
+    graph = make_graph(60)
+    store = vcr.tokenize(graph, None, vcr.TokenConfig(content_tokens=0), tmp_path / "tokens")
+    assert (store.settings.hops, store.settings.clusters, store.settings.content_clusters) == (3, 6, 6)
+    assert vcr.tokenize(graph, None, replace(store.settings, content="auto"), tmp_path / "tokens").path == store.path
+    assert (
+        vcr.tokenize(replace(graph, features=None), None, vcr.TokenConfig(content_tokens=0), tmp_path / "x").num_hops
+        == 0
+    )
+    assert vcr.TokenConfig().hops == AUTO
