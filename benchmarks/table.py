@@ -8,11 +8,12 @@ Nothing is trained. The tables of the documentation come from here.
 from __future__ import annotations
 
 import argparse
+import itertools
 from pathlib import Path
 
 from benchmarks.common import new_parser
 from benchmarks.records import PROTOCOLS
-from benchmarks.tables import accuracy_table, draw_accuracy, not_measured, read_results
+from benchmarks.tables import accuracy_table, arrange, draw_accuracy, not_measured, read_results
 from vcr_graphormer import StoreError
 
 
@@ -32,11 +33,12 @@ def main() -> None:
         raise StoreError(
             f"{folder} holds no result files: run python -m benchmarks accuracy first, or name another --out"
         )
-    for protocol, meaning in PROTOCOLS.items():
-        if any(row["protocol"] == protocol for row in rows):
-            print(f"Protocol {protocol}: {meaning}; test metric in percent, mean ± deviation\n")
-            print(accuracy_table(rows, protocol) + "\n")
-            if arguments.plot is not None:
+    metrics = dict.fromkeys(["accuracy", *(row.get("metric", "accuracy") for row in rows)])
+    for protocol, metric in itertools.product(PROTOCOLS, metrics):
+        if arrange(rows, protocol, metric):
+            print(f"Protocol {protocol}: {PROTOCOLS[protocol]}; test metric in percent, mean ± deviation\n")
+            print(accuracy_table(rows, protocol, metric=metric) + "\n")
+            if arguments.plot is not None and metric == "accuracy":
                 picture = arguments.plot / f"accuracy-{protocol}.png"
                 draw_accuracy(rows, protocol, picture)
                 print(f"written: {picture}\n")

@@ -31,6 +31,7 @@ PRINTED = "printed in the paper"
 BEST_PUBLISHED = {"Computer": 94.09, "Photo": 96.78, "CS": 96.38, "Physics": 97.46}
 # The last row of a table by protocol: its name, its numbers, and the text where there is no number.
 COMPARED = {"A": (PRINTED, PAPER_RESULTS, "figure only"), "B": ("best published", BEST_PUBLISHED, "not looked up")}
+METRIC_NAMES = {"roc_auc": "ROC-AUC"}  # where the name in a table is another than in the settings
 # The names of methods in tables, in the order of the rows.
 METHODS = {
     "nearest": "nearest by links",
@@ -66,9 +67,12 @@ def read_results(folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def arrange(rows: list[dict[str, Any]], protocol: str) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return the rows of one protocol by dataset and variant, in the order of the paper's tables."""
-    chosen = {(row["dataset"], row["variant"]): row for row in rows if row["protocol"] == protocol}
+def arrange(
+    rows: list[dict[str, Any]], protocol: str, metric: str = "accuracy"
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the rows of one protocol and metric by dataset and variant, in the order of the paper's tables."""
+    rows_here = [row for row in rows if (row["protocol"], row.get("metric", "accuracy")) == (protocol, metric)]
+    chosen = {(row["dataset"], row["variant"]): row for row in rows_here}
     datasets = dict.fromkeys([*DATASETS, *(name for name, _ in chosen)])
     variants = methods(rows)
     arranged = {
@@ -82,20 +86,23 @@ def methods(rows: list[dict[str, Any]]) -> dict[str, str]:
     return METHODS | {row["variant"]: row["variant"] for row in rows if row["variant"] not in METHODS}
 
 
-def accuracy_table(rows: list[dict[str, Any]], protocol: str, only: tuple[str, ...] = ()) -> str:
-    """Return a Markdown table of one protocol: a row per method, a column per dataset.
+def accuracy_table(
+    rows: list[dict[str, Any]], protocol: str, only: tuple[str, ...] = (), metric: str = "accuracy"
+) -> str:
+    """Return a Markdown table of one protocol and metric: a row per method, a column per dataset.
 
     The best number of a column is bold, if there are several. `only` names the variants to show (default: all); the
     others still count for what is bold.
     """
-    by_dataset = arrange(rows, protocol)
+    by_dataset = arrange(rows, protocol, metric)
     shown = {
         name: method
         for name, method in methods(rows).items()
         if (not only or name in only) and any(name in results for results in by_dataset.values())
     }
     means = {name: {variant: row["mean"] for variant, row in results.items()} for name, results in by_dataset.items()}
-    label, numbers, absent = COMPARED[protocol]
+    # What others print is accuracy.
+    label, numbers, absent = COMPARED[protocol] if metric == "accuracy" else ("", {}, "")
     for name in means.keys() & numbers.keys():
         means[name][label] = numbers[name]
     lines = []
@@ -107,8 +114,10 @@ def accuracy_table(rows: list[dict[str, Any]], protocol: str, only: tuple[str, .
             for name, results in by_dataset.items()
         ]
         lines.append([method, *cells])
-    cells = [_cell(means[name], label, f"{numbers[name]:.2f}") if name in numbers else absent for name in by_dataset]
-    return markdown_table(["test accuracy, %", *by_dataset], [*lines, [label, *cells]])
+    if label:
+        last = [_cell(means[name], label, f"{numbers[name]:.2f}") if name in numbers else absent for name in by_dataset]
+        lines.append([label, *last])
+    return markdown_table([f"test {METRIC_NAMES.get(metric, metric)}, %", *by_dataset], lines)
 
 
 def paired_table(rows: list[dict[str, Any]], protocol: str = "A") -> str:

@@ -55,8 +55,9 @@ NAMES = (
         "readout",
         "kind_embedding",
     ),
-    *("rank_embedding", "rich_tokens", "label_hops", "label_embedding", "adjacency_rows", "feature_dropout"),
-    *("embedding_dropout", "token_dropout", "epochs", "batch_size", "learning_rate", "weight_decay", "label_smoothing"),
+    *("rank_embedding", "rich_tokens", "label_hops", "label_embedding", "rich_labels", "adjacency_rows"),
+    *("feature_dropout", "embedding_dropout", "token_dropout"),
+    *("epochs", "batch_size", "learning_rate", "weight_decay", "label_smoothing"),
     "average",
 )
 SCORE = "crossed"  # the name in the log of the score that `crossed_score` computes
@@ -93,6 +94,7 @@ def propose(trial: optuna.Trial, graph: vcr.Graph) -> vcr.Config:
         rich_tokens=min(trial.suggest_int("rich_tokens", 0, 2), tokens.hops),
         label_hops=min(trial.suggest_int("label_hops", 0, 2), tokens.hops),
         label_embedding=trial.suggest_categorical("label_embedding", [False, True]),
+        rich_labels=trial.suggest_categorical("rich_labels", [False, True]),
         adjacency_rows=trial.suggest_categorical("adjacency_rows", [False, True]),
         feature_dropout=trial.suggest_float("feature_dropout", 0.0, 0.8, step=0.1),
         embedding_dropout=trial.suggest_float("embedding_dropout", 0.0, 0.7, step=0.1),

@@ -35,6 +35,16 @@ def test_tables(results: list[dict[str, Any]]) -> None:
     ]
 
 
+def test_graphs_judged_by_another_metric_have_a_table_of_their_own(results: list[dict[str, Any]]) -> None:
+    auc = {"dataset": "Tolokers", "protocol": "B", "variant": "default", "metric": "roc_auc", "mean": 84.0, "std": 1.0}
+    assert accuracy_table([*results, auc], "B") == accuracy_table(results, "B")
+    assert accuracy_table([*results, auc], "B", metric="roc_auc").splitlines() == [
+        "| test ROC-AUC, % | Tolokers |",
+        "| --- | --- |",
+        "| VCR-Graphormer, our presets | 84.00 ± 1.00 |",
+    ]
+
+
 def test_differences_are_taken_split_by_split(tmp_path: Path) -> None:
     write(tmp_path, "Photo", "default", [0.96, 0.93, 0.95])
     write(tmp_path, "Photo", "GCN", [0.94, 0.94, 0.92])

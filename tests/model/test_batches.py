@@ -41,6 +41,11 @@ def make_full(**keywords: Any) -> Inputs:
         own=(torch.tensor([2, -1, 1, -1, -1]), torch.tensor([3.0, 0.0, 4.0, 0.0, 0.0])),
         label_hops=torch.arange(30.0).reshape(5, 2, 3),
         labels=torch.arange(1.0, 16.0).reshape(5, 3),
+        rich_labels=(
+            torch.arange(1.0, 16.0, dtype=torch.float64).reshape(5, 3),
+            torch.tensor([[0.5, 0.0, 0.0], [0.0, 0.0, 0.25], [0.0] * 3, [0.0, 1.0, 0.0], [0.0] * 3]),
+            torch.eye(5, 3),
+        ),
         shared=(torch.tensor([[0.5, 0.0], [0.25, 0.0], [0.0, 0.0], [0.0, 0.125], [0.0, 1.0]]),),
         **keywords,
     )
@@ -172,6 +177,8 @@ def test_labels_of_neighbours_but_not_of_padding_and_super_nodes() -> None:
     nothing = [0.0, 0.0, 0.0]
     assert batch.labels is not None
     assert batch.labels.tolist() == [[[4, 5, 6], nothing, nothing], [[1, 2, 3], nothing, [13, 14, 15]]]
+    assert batch.labels_around is not None  # less half of (1, 0, 0), and a quarter of (0, 1, 0)
+    assert batch.labels_around.tolist() == [[[3.5, 5, 6], nothing, nothing], [[1, 2, 3], nothing, [13, 13.75, 15]]]
     assert batch.label_hops is not None
     assert batch.label_hops.tolist() == torch.arange(12.0).reshape(2, 2, 3).tolist()
     assert batch.own is not None

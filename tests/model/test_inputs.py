@@ -79,7 +79,8 @@ def test_nothing_is_changed(case: tuple[Graph, TokenStore], streamed: bool | Non
 
 
 def test_streamed_batches_are_the_same(case: tuple[Graph, TokenStore]) -> None:
-    model, nodes = model_config(rich_tokens=1, label_hops=2, label_embedding=True), torch.arange(0, NODES, 7)
+    model = model_config(rich_tokens=1, label_hops=2, label_embedding=True, rich_labels=True)
+    nodes = torch.arange(0, NODES, 7)
     pairs = [convert(*case, model, streamed).batches(nodes, 10, with_rows=False) for streamed in (False, True)]
     for mine, theirs in zip(*pairs, strict=True):
         assert torch.equal(mine.place, theirs.place)
@@ -87,6 +88,9 @@ def test_streamed_batches_are_the_same(case: tuple[Graph, TokenStore]) -> None:
         assert mine.labels is not None
         assert theirs.labels is not None
         assert torch.equal(mine.labels, theirs.labels)
+        assert mine.labels_around is not None
+        assert theirs.labels_around is not None
+        assert torch.equal(mine.labels_around, theirs.labels_around)
         for first, second in zip(mine.hops, theirs.hops, strict=True):
             np.testing.assert_array_equal(dense(first), dense(second))
 
@@ -115,13 +119,19 @@ def test_labels_where_the_model_asks_for_them(case: tuple[Graph, TokenStore]) ->
         np.testing.assert_array_equal(inputs.label_hops[:, place].numpy(), hop)
 
 
-def test_label_hops_have_the_stores_self_loops(tmp_path: Path) -> None:
+def test_labels_around_have_the_stores_self_loops(tmp_path: Path) -> None:
     graph = make_graph()
-    config = token_config(hops=1, clusters=5, structure_tokens=1, content_tokens=0, self_loops=True)
-    inputs = convert(graph, tokenize(graph, TRAIN, config, tmp_path / "tokens"), model_config(label_hops=1))
+    config = token_config(hops=1, clusters=5, structure_tokens=3, content_tokens=0, self_loops=True)
+    store = tokenize(graph, TRAIN, config, tmp_path / "tokens")
+    inputs = convert(graph, store, model_config(label_hops=1, rich_labels=True))
     assert inputs.label_hops is not None
-    expected = naive.label_hops(graph, label_matrix(graph, TRAIN), 1, self_loops=True)[0]
+    known = label_matrix(graph, TRAIN)
+    expected = naive.label_hops(graph, known, 1, self_loops=True)[0]
     np.testing.assert_allclose(inputs.label_hops[:, 0].numpy(), expected, atol=2e-6)
+    around = inputs.batch(torch.arange(NODES)).labels_around
+    assert around is not None
+    expected = naive.labels_around(graph, known, store.arrays["structure_ids"], self_loops=True)
+    np.testing.assert_allclose(around.numpy(), expected, atol=2e-6)
 
 
 def test_labels_of_other_nodes_do_not_matter(case: tuple[Graph, TokenStore]) -> None:
@@ -231,7 +241,9 @@ def test_devices_of_a_machine_with_two_gpus(monkeypatch: pytest.MonkeyPatch) -> 
         find_device("cuda:2")
 
 
-@pytest.mark.parametrize("model", [model_config(label_embedding=True), model_config(label_hops=1)])
+@pytest.mark.parametrize(
+    "model", [model_config(label_embedding=True), model_config(label_hops=1), model_config(rich_labels=True)]
+)
 def test_label_inputs_need_labels(case: tuple[Graph, TokenStore], model: ModelConfig) -> None:
     graph, store = case
     with pytest.raises(GraphError, match="no labels"):

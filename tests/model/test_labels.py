@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,8 +14,10 @@ from tests.support import graphs, naive
 from vcr_graphormer import Graph
 from vcr_graphormer.data.tasks import TASKS
 from vcr_graphormer.model import labels
-from vcr_graphormer.model.labels import label_hops, label_matrix, label_width, power_diagonal
+from vcr_graphormer.model.batches import Inputs
+from vcr_graphormer.model.labels import label_hops, label_matrix, label_width, labels_around, power_diagonal
 from vcr_graphormer.tokens.hops import normalized_adjacency
+from vcr_graphormer.tokens.layout import Layout
 
 NAN = float("nan")
 
@@ -76,6 +79,67 @@ def test_the_own_label_changes_no_value(
             assert first[node].tolist() == second[node].tolist()
 
 
+def draw_ids(graph: Graph, seed: int) -> np.ndarray:
+    """Four neighbours of each node, drawn at random: padding, nodes, the target too, and one super node."""
+    return np.random.default_rng(seed).integers(-1, graph.num_nodes + 1, (graph.num_nodes, 4)).astype(np.int32)
+
+
+def around_neighbours(graph: Graph, known: np.ndarray, ids: np.ndarray, self_loops: bool) -> np.ndarray:
+    """The labels around neighbours as batches have them."""
+    sums, weights = labels_around(graph, known, ids, self_loops)
+    inputs = Inputs(
+        features=torch.zeros(len(ids), 1),
+        hops=(),
+        ids=(torch.from_numpy(ids),),
+        scores=(torch.zeros(ids.shape),),
+        layout=Layout(0, {"structure": ids.shape[1]}),
+        device=torch.device("cpu"),
+        rich_labels=(torch.from_numpy(sums), torch.from_numpy(weights), torch.from_numpy(known)),
+    )
+    around = inputs.batch(torch.arange(len(ids)), with_rows=False).labels_around
+    assert around is not None
+    return around.numpy()
+
+
+@settings(deadline=None)
+@given(graphs.edge_lists(), st.integers(0, 99), st.booleans(), st.booleans(), st.booleans())
+def test_labels_around_neighbours_equal_sums_over_all_but_the_target(
+    case: tuple[int, list[tuple[int, int]]], seed: int, directed: bool, weighted: bool, self_loops: bool
+) -> None:
+    graph = make_graph(*case, seed, directed, weighted)
+    known, ids = label_matrix(graph, np.arange(0, graph.num_nodes, 2)), draw_ids(graph, seed)
+    found = around_neighbours(graph, known, ids, self_loops)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, naive.labels_around(graph, known, ids, self_loops), atol=2e-6)
+
+
+@settings(deadline=None, max_examples=60)
+@given(graphs.edge_lists(max_nodes=9), st.integers(0, 99), st.booleans(), st.booleans(), st.booleans())
+def test_the_targets_label_leaves_no_bit_around_its_neighbours(
+    case: tuple[int, list[tuple[int, int]]], seed: int, directed: bool, weighted: bool, self_loops: bool
+) -> None:
+    graph = make_graph(*case, seed, directed, weighted)
+    train, ids = np.arange(graph.num_nodes), draw_ids(graph, seed)
+    before = around_neighbours(graph, label_matrix(graph, train), ids, self_loops)
+    for node in train:
+        for other in (-1, 0, 1, 2):
+            flipped = np.array(graph.labels)
+            flipped[node] = other
+            known = label_matrix(replace(graph, labels=flipped), train)
+            after = around_neighbours(graph, known, ids, self_loops)
+            assert before[node].tobytes() == after[node].tobytes(), (node, other)
+
+
+def test_literal_labels_around_the_neighbours_of_a_path() -> None:
+    # 0 - 1 - 2: node 0 sees around 1 the label of 2, and around 2 nothing, for its only neighbour has no label.
+    graph = replace(graphs.path(3), labels=np.array([0, 1, 1]))
+    known = label_matrix(graph, np.array([0, 2]))
+    found = around_neighbours(graph, known, np.array([[1, 2], [0, 2], [1, -1]], np.int32), False)
+    root = math.sqrt(0.5)
+    expected = [[[0.0, root], [0.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]], [[root, 0.0], [0.0, 0.0]]]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
 @pytest.mark.parametrize("around", [(3, 3, 7), (3, 5, 6), (3, 3, 3)])
 def test_the_own_label_does_not_decide_how_a_half_is_rounded(around: tuple[int, ...]) -> None:
     # The only walk from node 0 to the other labelled node, 4, weighs 2^-21: half of the grid that hops are kept on.
@@ -118,6 +182,15 @@ def test_blocks_of_rows_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(labels, "_ROWS_AT_ONCE", 5)
     for power, diagonal in enumerate(whole, 1):
         assert power_diagonal(step, power).tolist() == diagonal.tolist()
+
+
+def test_blocks_of_targets_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = graphs.karate_club()
+    known, ids = np.eye(34, 2, dtype=np.float32), draw_ids(graph, 0)
+    _, whole = labels_around(graph, known, ids)
+    monkeypatch.setattr(labels, "_ROWS_AT_ONCE", 5)
+    assert labels_around(graph, known, ids)[1].tolist() == whole.tolist()
+    assert whole.any()
 
 
 def test_literal_label_hops_of_a_path() -> None:

@@ -79,6 +79,7 @@ def test_flipping_the_own_label_changes_no_input_of_the_own_row(
         rich_tokens=rich,
         label_hops=label_hops,
         label_embedding=embedding,
+        rich_labels=rich > 0,
         adjacency_rows=adjacency,
         rank_embedding=True,
         feature_dropout=0.5,
@@ -156,7 +157,7 @@ def test_test_labels_change_neither_tokens_nor_weights(graph: Graph, split: Spli
     labels = np.array(graph.labels)
     labels[split.test] = (labels[split.test] + 1) % 3
     other = replace(graph, labels=labels)
-    model = model_config(hidden_channels=8, heads=2, label_hops=2, label_embedding=True)
+    model = model_config(hidden_channels=8, heads=2, label_hops=2, label_embedding=True, rich_labels=True)
     config = plain_config(
         tokens=token_config(hops=2, clusters=3, structure_tokens=3, content_tokens=3),
         model=model,

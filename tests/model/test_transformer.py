@@ -205,19 +205,23 @@ def test_theorem_1_hop_tokens_with_identity_attention_are_a_polynomial_convoluti
 
 
 def test_label_inputs_reach_only_their_tokens() -> None:
-    config = replace(SMALL, layers=0, readout="sum", label_hops=1, label_embedding=True)
+    config = replace(SMALL, layers=0, readout="sum", label_hops=1, label_embedding=True, rich_labels=True)
     model = make_model(config, labels=3)
     inputs = make_inputs(labels=torch.eye(NODES)[:, :3], label_hops=torch.rand(NODES, 1, 3))
     batch = inputs.batch(torch.tensor([5]))
+    batch = replace(batch, labels_around=torch.rand(1, batch.place.shape[1] - 1, 3))
     assert batch.labels is not None
     assert batch.label_hops is not None
     tokens, _ = model.tokens(batch)
-    plain, _ = model.tokens(replace(batch, labels=None, label_hops=None))
+    plain, _ = model.tokens(replace(batch, labels=None, label_hops=None, labels_around=None))
     added = (tokens - plain)[0].detach()
     assert model.label_hop_weight is not None
     assert model.label_weight is not None
     torch.testing.assert_close(added[1], (batch.label_hops[0, 0] @ model.label_hop_weight).detach())
-    torch.testing.assert_close(added[1 + HOPS :], (batch.labels[0] @ model.label_weight).detach())
+    assert model.rich_label_weight is not None
+    assert batch.labels_around is not None
+    carried = batch.labels[0] @ model.label_weight + batch.labels_around[0] @ model.rich_label_weight
+    torch.testing.assert_close(added[1 + HOPS :], carried.detach())
     assert (added[[0, 2]].abs() < 1e-6).all()
 
 

@@ -26,6 +26,7 @@ CHANGES: list[dict[str, Any]] = [
     {"tokens": {"content": "links"}, "model": {"rank_embedding": True}},
     {"tokens": {"content_tokens": 0, "hops": 1, "self_loops": True}},
     {"model": {"rich_tokens": 2, "label_hops": 2, "label_embedding": True, "adjacency_rows": True}},
+    {"model": {"rich_labels": True}},
 ]
 
 

@@ -141,7 +141,7 @@ def report_data(run: vcr.Run) -> Any:
         del data[name]
     for name in ("groups", "group_effect", "explained", "alone", "alone_confidence"):
         data["explorer"].pop(name, None)
-    for name in ("combine", "neighbour_dropout", "own_dropout"):
+    for name in ("combine", "neighbour_dropout", "own_dropout", "rich_labels"):
         del data["config"]["model"][name]
     data["config"]["training"]["metric"] = "auto"  # not resolved then
     seconds = data["criteria"]["columns"].index("seconds")

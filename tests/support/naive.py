@@ -248,6 +248,17 @@ def label_hops(graph: Graph, known: np.ndarray, count: int, self_loops: bool) ->
     return result
 
 
+def labels_around(graph: Graph, known: np.ndarray, ids: np.ndarray, self_loops: bool) -> np.ndarray:
+    """For each neighbour i of u the sum over all w but u of P(i, w) Y(w), in float64; zero for padding."""
+    step, nodes = step_matrix(graph, self_loops), range(graph.num_nodes)
+    result = np.zeros((*ids.shape, known.shape[1]))
+    for u, place in np.argwhere((ids >= 0) & (ids < graph.num_nodes)).tolist():
+        for w in nodes:
+            if w != u:
+                result[u, place] += step[ids[u, place], w] * known[w]
+    return result
+
+
 def join_neighbours(graph: Graph, largest: int, passes: int) -> list[int]:
     """Label propagation with a largest size, by dictionaries: heaviest label with room, own first, then as met."""
     label = list(range(graph.num_nodes))

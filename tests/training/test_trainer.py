@@ -280,6 +280,7 @@ CHANGES: dict[str, Any] = {
     "rich_tokens": 2,
     "label_hops": 2,
     "label_embedding": True,
+    "rich_labels": True,
     "adjacency_rows": True,
     "feature_dropout": 0.3,
     "embedding_dropout": 0.3,

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..errors import ConfigError
 from ..tokens.layout import Layout
+from .labels import GRID, OFFSET
 from .matrices import Matrix, select, slice_rows
 
 _AHEAD = 2  # batches that wait in the background while one is in use
@@ -52,6 +53,8 @@ class Batch:
         Training labels around the node, its own left out.
     labels : [B, k, c] or None
         Training labels of the neighbours; zero rows for those without.
+    labels_around : [B, k, c] or None
+        Training labels around the neighbours, the target's own left out; zero rows for padding and super nodes.
     shared : [B, k, kinds - 1] or None
         Scores of the neighbours by later kinds than their own, 0 for those that a kind does not propose. The first kind
         is left out. None if lists are not distinct.
@@ -67,6 +70,7 @@ class Batch:
     own: tuple[Tensor, Tensor, Matrix] | None = None
     label_hops: Tensor | None = None
     labels: Tensor | None = None
+    labels_around: Tensor | None = None
     shared: Tensor | None = None
 
     def __len__(self) -> int:
@@ -119,6 +123,8 @@ class Inputs:
         Which token stands where in a list.
     device : torch.device
         The device of the batches.
+    rich_labels : ([n, c], [n, k], [n, c]) or None
+        Training labels around each node, how much of a neighbour's comes from the target, and the labels themselves.
     streamed : bool
         Whether the tensors lie in main memory or a memory map, and batches are read ahead in the background.
 
@@ -137,6 +143,7 @@ class Inputs:
     own: tuple[Tensor, Tensor] | None = None
     label_hops: Tensor | None = None
     labels: Tensor | None = None
+    rich_labels: tuple[Tensor, Tensor, Tensor] | None = None
     adjacency: Matrix | None = None
     shared: tuple[Tensor, ...] = ()
 
@@ -221,8 +228,18 @@ class Inputs:
             own=own,
             label_hops=None if self.label_hops is None else self.label_hops[nodes],
             labels=labels,
+            labels_around=self._labels_around(nodes, ids),
             shared=shared,
         )
+
+    def _labels_around(self, nodes: Tensor, ids: Tensor) -> Tensor | None:
+        """Return the labels around the neighbours without those of the targets, on the grid of `model.labels`."""
+        if self.rich_labels is None:
+            return None
+        around, weights, known = self.rich_labels
+        is_node = (ids >= 0) & (ids < self.num_nodes)
+        others = around[torch.where(is_node, ids, 0).long()] - weights[nodes].double()[..., None] * known[nodes, None]
+        return (((others / GRID + OFFSET).round() * GRID + 0.0) * is_node[..., None]).float()
 
     def shared_scores(self, nodes: Tensor) -> Tensor | None:
         """Return the scores of some nodes' neighbours by later kinds than their own, as in `Batch`."""

@@ -48,6 +48,8 @@ class ModelConfig:
         Hop tokens that carry the training labels around the node, its own left out.
     label_embedding : bool
         Whether neighbours that are training nodes carry their label; the target never does.
+    rich_labels : bool
+        Whether neighbours carry the training labels around them, (P Y)(i), without the target's part.
     adjacency_rows : bool
         Whether each node token carries which nodes it is linked to: A(i, :).
     feature_dropout : float
@@ -76,6 +78,7 @@ class ModelConfig:
     rich_tokens: int = setting(AUTO, "hops that each node token carries besides its features: (PX)(i) … (P^r X)(i)")
     label_hops: int = setting(AUTO, "hop tokens that carry the training labels around, the target's own left out")
     label_embedding: bool = setting(True, "tokens that are training nodes carry their label, never the target")
+    rich_labels: bool = setting(False, "neighbours carry the training labels around them, never the target's own")
     adjacency_rows: bool = setting(False, "each node token carries which nodes it is linked to, A(i, :)")
     feature_dropout: float = setting(0.5, "fraction of the entries of input features hidden in training")
     embedding_dropout: float = setting(0.0, "fraction of the entries of projected tokens hidden in training")

@@ -20,7 +20,7 @@ from ..errors import GraphError, StoreError
 from ..tokens.lists import Kept, TokenLists
 from .batches import Inputs
 from .config import ModelConfig
-from .labels import label_hops, label_matrix, label_width
+from .labels import label_hops, label_matrix, label_width, labels_around
 from .matrices import Matrix, SparseRows
 
 _ALIGNED = 8  # columns: a GPU's fast matrix products want rows of a multiple of 16 bytes (docs/log.md)
@@ -81,11 +81,17 @@ def make_inputs(
         how = partial(to_matrix, dtype=dtype if on_device else None, dense=dense and on_device)
         return kept.once((name, home, dtype), partial(how, matrices[name], home))
 
-    labels = label_matrix(graph, train) if model.label_embedding or model.label_hops else None
+    uses_labels = model.label_embedding or model.label_hops or model.rich_labels
+    labels = label_matrix(graph, train) if uses_labels else None
     around = None
     if labels is not None and model.label_hops:
         hops = label_hops(graph, labels, model.label_hops, self_loops=self_loops)
         around = torch.from_numpy(np.stack(hops, axis=1)).to(home)
+    rich = None
+    if labels is not None and model.rich_labels:
+        listed = np.concatenate([lists.ids(kind) for kind in lists.layout.counts], 1)
+        around_nodes, from_targets = labels_around(graph, labels, listed, self_loops=self_loops)
+        rich = _tensor(around_nodes, home), _tensor(from_targets, home), _tensor(labels, home)
     ids = {kind: _tensor(lists.ids(kind), home) for kind in lists.layout.counts}
     for kind in lists.layout.supers:
         offset = lists.layout.super_offset(kind)
@@ -104,6 +110,7 @@ def make_inputs(
         own=own_super_nodes(lists, home),
         label_hops=around,
         labels=torch.from_numpy(labels).to(home) if labels is not None and model.label_embedding else None,
+        rich_labels=rich,
         adjacency=convert("adjacency") if model.adjacency_rows else None,
     )
 

@@ -13,10 +13,10 @@ from ..data.tasks import TASKS
 from ..errors import GraphError
 from ..tokens.hops import normalized_adjacency
 
-# Label hops are rounded to multiples of this. Taking the own part away in float64 leaves about 1e-16 of it behind. On
-# this grid nothing is left: a node's row is the same to the bit, whatever its own label is. Degrees often give sums of
-# powers of two. The offset keeps these away from the half steps, where 1e-16 would decide.
-_GRID, _OFFSET = 2.0**-20, 0.1234567
+# Labels around nodes are rounded to multiples of this. Taking the own part away in float64 leaves about 1e-16 of it
+# behind. On this grid nothing is left: a node's row is the same to the bit, whatever its own label is. Degrees often
+# give sums of powers of two. The offset keeps these away from the half steps, where 1e-16 would decide.
+GRID, OFFSET = 2.0**-20, 0.1234567
 _ROWS_AT_ONCE = 4096  # rows of a power of P in memory at a time; chosen by hand
 
 
@@ -27,7 +27,9 @@ def label_matrix(graph: Graph, train: NDArray[np.int64]) -> NDArray[np.float32]:
     value, and a last column marks nodes with a target.
     """
     if graph.labels is None:
-        raise GraphError("the graph has no labels to put into tokens: leave out label_hops and label_embedding")
+        raise GraphError(
+            "the graph has no labels to put into tokens: leave out label_hops, label_embedding and rich_labels"
+        )
     labels = np.asarray(graph.labels)
     return TASKS[graph.task].label_rows(labels, train, graph.num_classes)
 
@@ -57,8 +59,37 @@ def label_hops(
     for hop in range(1, hops + 1):
         current = step @ current
         around = current - power_diagonal(step, hop)[:, None] * label_rows
-        result.append((np.round(around / _GRID + _OFFSET) * _GRID + 0.0).astype(np.float32))  # + 0.0: no negative zero
+        result.append((np.round(around / GRID + OFFSET) * GRID + 0.0).astype(np.float32))  # + 0.0: no negative zero
     return result
+
+
+def labels_around(
+    graph: Graph, label_rows: NDArray[np.float32], ids: NDArray[np.int32], self_loops: bool = False
+) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+    """Return the labels around each node, P Y [n, c], and how much of them comes from each target, P(i, u) [n, k].
+
+    The first less the second times Y(u) are the labels around a neighbour i of u, without u's own.
+
+    Parameters
+    ----------
+    label_rows
+        The rows of `label_matrix` (Y).
+    ids
+        The neighbours of each node [n, k]; negative ids are padding, ids from n on super nodes.
+
+    >>> path = Graph.from_edges([[0, 0], [1, 1]], labels=[0, 1])
+    >>> [array.tolist() for array in labels_around(path, np.eye(2, dtype=np.float32), np.array([[1], [0]], np.int32))]
+    [[[0.0, 1.0], [1.0, 0.0]], [[1.0], [1.0]]]
+    """
+    step = normalized_adjacency(graph, self_loops)
+    is_node = (ids >= 0) & (ids < graph.num_nodes)
+    targets = np.broadcast_to(np.arange(graph.num_nodes)[:, None], ids.shape)
+    weights = np.zeros(ids.shape, np.float32)
+    for start in range(0, graph.num_nodes, _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        shown = is_node[rows]
+        weights[rows][shown] = np.asarray(step[ids[rows][shown], targets[rows][shown]]).ravel()
+    return step.astype(np.float64) @ label_rows.astype(np.float64), weights
 
 
 def power_diagonal(step: sp.csr_matrix, power: int) -> NDArray[np.float64]:

@@ -156,6 +156,7 @@ class VCRGraphormer(ListReader):
         self.ranks = _embedding(layout.num_neighbours, width) if has_ranks else None
         self.label_hop_weight = self._label_weight(num_labels) if config.label_hops else None
         self.label_weight = self._label_weight(num_labels) if config.label_embedding else None
+        self.rich_label_weight = self._label_weight(num_labels) if config.rich_labels else None
         self.add_path(config, config.layers, num_outputs)
         self.own: ListReader | None = None
         if config.combine == "gated":
@@ -245,9 +246,13 @@ class VCRGraphormer(ListReader):
         if self.label_hop_weight is not None and batch.label_hops is not None:
             around = batch.label_hops.to(tokens.dtype) @ self.label_hop_weight
             tokens = tokens + F.pad(around, (0, 0, 1, tokens.shape[1] - 1 - around.shape[1]))
-        if self.label_weight is not None and batch.labels is not None:
-            labels = batch.labels.to(tokens.dtype) @ self.label_weight
-            tokens = tokens + F.pad(labels, (0, 0, self.layout.first_neighbour, 0))
+        for weight, labels in (
+            (self.label_weight, batch.labels),
+            (self.rich_label_weight, batch.labels_around),
+        ):
+            if weight is not None and labels is not None:
+                carried = labels.to(tokens.dtype) @ weight
+                tokens = tokens + F.pad(carried, (0, 0, self.layout.first_neighbour, 0))
         tokens = dropout(tokens, self.config.embedding_dropout if self.training else 0.0)
         return tokens, self._hide_some(batch, tokens)
 

@@ -40,6 +40,7 @@ _VALUES: Mapping[str, Mapping[str, Sequence[Any]]] = {
         "rich_tokens": (0, 1, 2),
         "label_hops": (0, 1, 2),
         "label_embedding": (False, True),
+        "rich_labels": (False, True),
         "adjacency_rows": (False, True),
         "feature_dropout": _FRACTIONS,
         "embedding_dropout": _FRACTIONS,
@@ -137,7 +138,7 @@ def settle(config: Config, space: Space) -> Config:
     neighbours = tokens.structure_tokens + tokens.content_tokens + tokens.link_tokens + tokens.nearest_tokens
     plain: dict[str, Any] = {name: min(getattr(model, name), tokens.hops) for name in ("rich_tokens", "label_hops")}
     if not neighbours:
-        plain |= {"combine": "joint", "rank_embedding": False, "label_embedding": False}
+        plain |= {"combine": "joint", "rank_embedding": False, "label_embedding": False, "rich_labels": False}
     if plain.get("combine", model.combine) == "joint":
         plain |= {"neighbour_dropout": 0.0, "own_dropout": 0.0}
     if not model.layers:
