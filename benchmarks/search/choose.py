@@ -55,6 +55,8 @@ def to_toml(config: vcr.Config, directed: bool, comment: str) -> str:
     for name in ("tokens", "model", "training"):
         values = asdict(getattr(config, name))
         sections[name] = {key: value for key, value in values.items() if key not in LEFT_OUT}
+    if config.training.metric != "auto":
+        sections["training"]["metric"] = config.training.metric
     parts = [
         "\n".join([f"[{name}]", *(f"{key} = {_value(value)}" for key, value in values.items())])
         for name, values in sections.items()

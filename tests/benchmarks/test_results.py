@@ -149,7 +149,7 @@ def test_presets_are_those_behind_the_results() -> None:
             assert row["config"]["data"] == {"directed": config.data.directed}
 
 
-@pytest.mark.parametrize("dataset", sorted({*PROTOCOL_A, "Cora", "CiteSeer"}))
+@pytest.mark.parametrize("dataset", sorted({*PROTOCOL_A, "Cora", "CiteSeer", "Minesweeper", "Tolokers"}))
 def test_presets_are_trials_of_the_search(dataset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Settings that no trial had were judged by nothing."""
     choose = benchmark("search.choose", monkeypatch)

@@ -107,7 +107,12 @@ def test_reduced_settings_of_other_datasets_are_refused() -> None:
             load_preset(name, "reduced")
 
 
-@pytest.mark.parametrize("name", ["Cora", "CiteSeer"])
+@pytest.mark.parametrize("name", ["Minesweeper", "Tolokers"])
+def test_two_unbalanced_classes_are_judged_by_roc_auc(name: str) -> None:
+    assert load_config(options={"data": {"dataset": name}}).training.metric == "roc_auc"
+
+
+@pytest.mark.parametrize("name", ["Cora", "CiteSeer", "Minesweeper", "Tolokers"])
 def test_datasets_beside_the_paper_have_a_preset(name: str) -> None:
     config = load_config(options={"data": {"dataset": name}})
     config.model.check(config.tokens.hops)
