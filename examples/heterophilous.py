@@ -46,7 +46,7 @@ def main() -> None:
             config = vcr.Config(
                 tokens=tokens,
                 model=vcr.ModelConfig(hidden_channels=64),
-                training=vcr.TrainConfig(epochs=arguments.epochs, batch_size=200, warmup_steps=20),
+                training=vcr.TrainConfig(epochs=arguments.epochs),
             )
             run = vcr.train(graph, split, config, out=out / name.replace(" ", "-"))
             metrics[name] = run.metrics

@@ -66,12 +66,9 @@ def main() -> None:
 
         # Nodes without a label belong to no part of the split; they are predicted all the same.
         split = vcr.Split.random(graph.labels, train=0.6, val=0.2, seed=0)
-        config = vcr.Config(
-            tokens=vcr.TokenConfig(hops=2, clusters=5, structure_tokens=5, content_tokens=5),
-            model=vcr.ModelConfig(hidden_channels=64),
-            training=vcr.TrainConfig(epochs=arguments.epochs, batch_size=50, warmup_steps=20),
-        )
-        run = vcr.train(graph, split, config, out=out / "run")
+        # Batch size, warm-up and other numbers that are not given are chosen for the graph.
+        run = vcr.train(graph, split, vcr.Config(training=vcr.TrainConfig(epochs=arguments.epochs)), out=out / "run")
+        print("\n".join(run.notes))
         print(f"test accuracy: {run.metrics['test']:.4f}")
 
         file = run.predict().save(out / "predictions.csv")

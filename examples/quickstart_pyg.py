@@ -37,12 +37,8 @@ def main() -> None:
     print(f"out: {graph}")
     split = vcr.Split.random(graph.labels, train=0.6, val=0.2, seed=0)
 
-    config = vcr.Config(
-        tokens=vcr.TokenConfig(hops=3, structure_tokens=8, content_tokens=8),
-        model=vcr.ModelConfig(hidden_channels=64),
-        # So few steps leave no time for the default warm-up of 100.
-        training=vcr.TrainConfig(epochs=arguments.epochs, batch_size=200, warmup_steps=20),
-    )
+    # Batch size, warm-up and other numbers that are not given are chosen for the graph.
+    config = vcr.Config(model=vcr.ModelConfig(hidden_channels=64), training=vcr.TrainConfig(epochs=arguments.epochs))
     with tempfile.TemporaryDirectory() as temporary:
         out = (arguments.out or Path(temporary)) / "run"
         run = vcr.train(graph, split, config, out=out)

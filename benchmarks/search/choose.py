@@ -26,7 +26,7 @@ from vcr_graphormer.training.devices import find_device
 FIRST_SEED = 200  # not a seed of the search, which starts at 100
 # Settings that no preset has: they depend on the machine, or the search does not vary them.
 LEFT_OUT = {
-    *("partitioner", "tolerance", "content_clusters", "leave_own_label_out", "score_type", "seed", "micro_batch"),
+    *("partitioner", "tolerance", "leave_own_label_out", "score_type", "seed", "micro_batch"),
     *("decay_steps", "gradient_clip", "metric", "precision", "compile", "checkpoint_every", "feedforward"),
 }
 

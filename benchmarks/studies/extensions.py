@@ -30,11 +30,8 @@ from vcr_graphormer.training.devices import find_device
 GRAPHS = ("Photo", "PubMed", "Squirrel", "Actor")
 SEEDS = [100, 101, 102]
 # The form of the paper's model, but not the authors' settings: small and short, since many trainings are compared.
-BASE = vcr.Config(
-    tokens=vcr.TokenConfig(hops=3, clusters=10, structure_tokens=8, content_tokens=8, distinct=False),
-    model=vcr.ModelConfig(hidden_channels=128),
-    training=vcr.TrainConfig(epochs=60, batch_size=500, warmup_steps=30, patience=60, checkpoint_every=0),
-)
+_SHORT = {"epochs": 60, "warmup_steps": 30, "patience": 60, "checkpoint_every": 0}
+BASE = vcr.load_config(options={"training": _SHORT}, variant="paper")
 SWITCHES: dict[str, dict[str, Any]] = {
     "the paper's model": {},
     "kind embedding": {"model": {"kind_embedding": True}},

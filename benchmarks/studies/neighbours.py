@@ -56,6 +56,7 @@ RECIPE = vcr.Config(
         rich_tokens=1,
         label_hops=2,
         label_embedding=True,
+        neighbour_dropout=0.0,
     ),
     training=vcr.TrainConfig(
         epochs=60,

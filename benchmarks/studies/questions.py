@@ -36,13 +36,11 @@ from benchmarks.common import (
 from benchmarks.records import with_defaults
 from vcr_graphormer.base.files import write_json
 from vcr_graphormer.data.split import Split
-from vcr_graphormer.model.config import ModelConfig
 from vcr_graphormer.runs.run import versions
 from vcr_graphormer.runs.trials import Workbench
 from vcr_graphormer.tokens.config import TokenConfig
 from vcr_graphormer.tokens.kinds import Kind
 from vcr_graphormer.tokens.lists import TokenLists
-from vcr_graphormer.training.config import TrainConfig
 from vcr_graphormer.training.devices import find_device
 
 mpl.use("Agg")
@@ -78,8 +76,9 @@ class Study:
 
 
 def without(extension: str) -> dict[str, Any]:
-    """Return the setting that switches an extension off: its default, as in the paper's model."""
-    for section in (ModelConfig, TrainConfig, TokenConfig):
+    """Return the setting that switches an extension off, as in the paper's model."""
+    paper = vcr.load_config(variant="paper")
+    for section in (paper.model, paper.training, paper.tokens):
         if hasattr(section, extension):
             return {extension: getattr(section, extension)}
     raise ValueError(extension)

@@ -24,6 +24,7 @@ _NAMES = {
     "data.datasets": ("DataConfig", "load_dataset", "load_splits", "paper_split"),
     "data.generated": ("digits", "generate"),
     "data.graph": ("Graph",),
+    "data.preparation": ("Preparation",),
     "data.split": ("Split",),
     "data.summary": ("GraphSummary",),
     "data.tasks": ("Target",),
@@ -64,6 +65,7 @@ if TYPE_CHECKING:  # type checkers do not see names that are imported on first u
     from .data.datasets import DataConfig, load_dataset, load_splits, paper_split
     from .data.generated import digits, generate
     from .data.graph import Graph
+    from .data.preparation import Preparation
     from .data.split import Split
     from .data.summary import GraphSummary
     from .data.tasks import Target
@@ -122,6 +124,7 @@ __all__ = [
     "ModelConfig",
     "NodeRanker",
     "Predictions",
+    "Preparation",
     "ProcessError",
     "Ranker",
     "Ranking",

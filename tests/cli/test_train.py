@@ -19,14 +19,18 @@ def test_train_evaluate_predict_embed(tmp_path: Path) -> None:
         "macro_f1",
         "parameters on cpu",
         f"the run lies in {out}",
+        "batch of 43 nodes: 1,078 training nodes, 26 steps an epoch\n",
+        "warm-up of 3 steps: 5% of all\n",
     ):
         assert part in text
-    assert "gate" not in text
     assert "beside plain baselines" not in text
-    gated = run("train", "--out", str(tmp_path / "gated"), *SHORT, "--set", "model.combine=gated")
-    gate = Run.open(tmp_path / "gated", "cpu").gate
+    gate = Run.open(out, "cpu").gate
     assert gate is not None
-    assert f"the gate for the whole list is open by {abs(gate):.2f} of 1 (0.50 at the start)\n" in gated
+    assert f"the gate for the whole list is open by {abs(gate):.2f} of 1 (0.50 at the start)\n" in text
+    paper = run("train", "--out", str(tmp_path / "paper"), *SHORT, "--variant", "paper")
+    assert "gate" not in paper
+    assert "batch of" not in paper
+    assert Run.open(tmp_path / "paper", "cpu").config.training.batch_size == 500
     assert "holds a run already" in run("train", "--out", out, *SHORT, code=1)
     assert "digits: accuracy" in run("train", "--resume", out)  # finished: shown as it is
     assert "leave out the other options" in run("train", "--resume", out, "--out", out, code=1)
@@ -46,10 +50,10 @@ def test_train_evaluate_predict_embed(tmp_path: Path) -> None:
     assert "there is no node 1797" in run("predict", out, "--nodes", "1797", code=1)
     assert "there is no node named 'x'" in run("predict", out, "--nodes", "x", code=1)
     (tmp_path / "nodes.txt").write_text("3\n\n4\n")
-    assert "2 vectors of 16 numbers" in run(
+    assert "2 vectors of 32 numbers" in run(
         "embed", out, "--out", str(tmp_path / "vectors.npy"), "--nodes", f"@{tmp_path / 'nodes.txt'}"
     )
-    assert np.load(tmp_path / "vectors.npy").shape == (2, 16)
+    assert np.load(tmp_path / "vectors.npy").shape == (2, 32)
     assert "must end in .npy" in run("embed", out, "--out", str(tmp_path / "vectors.txt"), code=1)
 
 

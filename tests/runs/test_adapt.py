@@ -29,7 +29,7 @@ def split_of(nodes: int, train: int) -> Split:
 
 def with_large_column(graph: Graph) -> Graph:
     column = 1e6 * np.random.default_rng(1).random(graph.num_nodes)
-    return replace(graph, features=np.column_stack([graph.features, column]).astype(np.float32))
+    return replace(graph, features=np.column_stack([np.asarray(graph.features), column]).astype(np.float32))
 
 
 @pytest.mark.parametrize(

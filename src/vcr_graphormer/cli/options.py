@@ -45,9 +45,9 @@ Variant = Annotated[
     typer.Option(
         "--variant",
         metavar="NAME",
-        help="Which preset of a published dataset: default (the full method), no-neighbours (the same without them), "
-        "reduced (our best with parts left out), paper (the authors'), hops (as paper, no neighbours), pagerank (as "
-        "paper, no super nodes).",
+        help="Which settings to start from: default (the full method: a preset, or adapted to your data), "
+        "no-neighbours (the same without them), reduced (our best with parts left out), paper (the paper's model), "
+        "hops (as paper, no neighbours), pagerank (as paper, no super nodes).",
     ),
 ]
 Device = Annotated[str, typer.Option("--device", metavar="DEVICE", help="Where to compute: auto, cpu, cuda or cuda:N.")]

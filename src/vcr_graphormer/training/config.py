@@ -118,7 +118,8 @@ def learning_rate(step: int, last: int, config: TrainConfig) -> float:
 
     The rate rises linearly to its peak, falls by the schedule until `decay_steps`, then stays.
 
-    >>> paper = TrainConfig(learning_rate=1e-3, final_learning_rate=1e-4, warmup_steps=400, decay_steps=1000)
+    >>> rates = {"learning_rate": 1e-3, "final_learning_rate": 1e-4, "schedule": "linear"}
+    >>> paper = TrainConfig(warmup_steps=400, decay_steps=1000, **rates)
     >>> [round(learning_rate(step, 9999, paper), 6) for step in (1, 400, 700, 1000, 5000)]
     [3e-06, 0.001, 0.00055, 0.0001, 0.0001]
     """
