@@ -146,7 +146,10 @@ def test_presets_are_those_behind_the_results() -> None:
                 settings = asdict(getattr(config, section))
                 settings.pop("seed") if section == "training" else None
                 assert with_defaults(row["config"])[section] == settings, (row["dataset"], row["variant"])
-            assert row["config"]["data"] == {"directed": config.data.directed}
+            assert with_defaults(row["config"])["data"] == {
+                "directed": config.data.directed,
+                "scale": config.data.scale,
+            }
 
 
 @pytest.mark.parametrize("dataset", sorted({*PROTOCOL_A, "Cora", "CiteSeer", "Minesweeper", "Tolokers"}))
