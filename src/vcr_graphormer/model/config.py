@@ -49,6 +49,9 @@ class ModelConfig:
         Whether neighbours that are training nodes carry their label; the target never does.
     adjacency_rows : bool
         Whether each node token carries which nodes it is linked to: A(i, :).
+    normalize_rows : bool
+        Whether the features of each node, and of each of its hops, are divided by the sum of their absolute values.
+        Super nodes keep theirs.
     feature_dropout : float
         Fraction of the entries of input features that are hidden while training.
     embedding_dropout : float
@@ -76,6 +79,7 @@ class ModelConfig:
     label_hops: int = setting(0, "hop tokens that carry the training labels around, the target's own left out")
     label_embedding: bool = setting(False, "tokens that are training nodes carry their label, never the target")
     adjacency_rows: bool = setting(False, "each node token carries which nodes it is linked to, A(i, :)")
+    normalize_rows: bool = setting(False, "divide each row of features, and of each hop, by its absolute sum")
     feature_dropout: float = setting(0.0, "fraction of the entries of input features hidden in training")
     embedding_dropout: float = setting(0.0, "fraction of the entries of projected tokens hidden in training")
     token_dropout: float = setting(0.0, "fraction of whole tokens hidden in training, never the target")

@@ -26,6 +26,7 @@ RECIPES = (
 MOST_ADJACENCY_NODES = 50_000  # each node has a row of weights: 25 MB of them at width 128, three times with AdamW
 _NODES_PER_CLUSTER = 10  # at least
 _BATCHES, _SMALLEST_BATCH, _LARGEST_BATCH = 25, 32, 1000  # as in the study of neighbours (docs/log.md)
+_SMALLEST_WITH_UNLABELLED = 150  # of 20 labels a class in small batches nothing general is learned (docs/log.md)
 _FEW, _EPOCHS_OF_FEW, _EPOCHS = 1000, 100, 60  # up to so many training nodes: more epochs
 _WARMUP = 0.05  # fraction of all steps
 
@@ -85,16 +86,17 @@ def fit_recipe(recipe: Recipe, graph: Graph, split: Split, fixed: Tables) -> Con
         Settings that hold whatever the recipe says.
     """
     config = changed(Config(), recipe.tables)
+    smallest = _SMALLEST_WITH_UNLABELLED if config.training.consistency else _SMALLEST_BATCH
     most_clusters, train = max(1, graph.num_nodes // _NODES_PER_CLUSTER), len(split.train)
     adapted: dict[str, dict[str, Any]] = {
         "tokens": {name: min(getattr(config.tokens, name), most_clusters) for name in ("clusters", "content_clusters")},
         "training": {
-            "batch_size": min(_LARGEST_BATCH, max(_SMALLEST_BATCH, train // _BATCHES)),
+            "batch_size": min(_LARGEST_BATCH, max(smallest, train // _BATCHES)),
             "epochs": _EPOCHS_OF_FEW if train <= _FEW else _EPOCHS,
         },
     }
     if TASKS[graph.task].gives_values:
-        adapted["training"]["label_smoothing"] = 0.0
+        adapted["training"] |= {"label_smoothing": 0.0, "consistency": 0.0}
     config = changed(changed(config, adapted), fixed)
     # Fewer hops than the recipe has are enough for fewer hops in tokens.
     clipped = {name: min(getattr(config.model, name), config.tokens.hops) for name in ("rich_tokens", "label_hops")}
