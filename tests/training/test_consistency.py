@@ -200,3 +200,17 @@ def test_weights_that_no_label_speaks_of(graph: Graph, split: Split, optimizer: 
         trainer.model.feature_weights[0][-1] = 0.5
     trainer.advance(trainer.nodes, trainer.labels)
     torch.testing.assert_close(trainer.model.feature_weights[0][-1], torch.full((16,), expected))
+
+
+def test_normalized_rows_do_not_depend_on_the_scale_of_the_features(graph: Graph, split: Split) -> None:
+    features = np.asarray(graph.features)
+    outputs = {}
+    for normalized in (False, True):
+        model = replace(MODEL, normalize_rows=normalized, rich_tokens=1)
+        for scale in (1.0, 8.0):
+            scaled = replace(graph, features=np.asarray(scale * features, dtype=np.float32))
+            trainer = make_trainer(scaled, split, model=model)
+            with torch.no_grad():
+                outputs[normalized, scale] = trainer.model.eval()(trainer.inputs.batch(trainer.nodes))
+    torch.testing.assert_close(outputs[True, 1.0], outputs[True, 8.0], atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(outputs[False, 1.0], outputs[False, 8.0], atol=0.01)
