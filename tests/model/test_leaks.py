@@ -153,7 +153,10 @@ def test_exact_pagerank_without_the_own_label_does_not_know_it(graph: Graph, spl
     assert (vectors[0] == vectors[1]).all()
 
 
-def test_test_labels_change_neither_tokens_nor_weights(graph: Graph, split: Split, tmp_path: Path) -> None:
+@pytest.mark.parametrize("consistency", [0.0, 1.0])
+def test_test_labels_change_neither_tokens_nor_weights(
+    graph: Graph, split: Split, tmp_path: Path, consistency: float
+) -> None:
     labels = np.array(graph.labels)
     labels[split.test] = (labels[split.test] + 1) % 3
     other = replace(graph, labels=labels)
@@ -161,7 +164,7 @@ def test_test_labels_change_neither_tokens_nor_weights(graph: Graph, split: Spli
     config = plain_config(
         tokens=token_config(hops=2, clusters=3, structure_tokens=3, content_tokens=3),
         model=model,
-        training=train_config(epochs=3, batch_size=32),
+        training=train_config(epochs=3, batch_size=32, consistency=consistency),
     )
     first = train(graph, split, config, tmp_path / "first", device="cpu")
     second = train(other, split, config, tmp_path / "second", device="cpu")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from vcr_graphormer.model.matrices import SparseRows, project, select, slice_rows
+from vcr_graphormer.model.matrices import SparseRows, project, row_sums, select, slice_rows
 
 # Rows of 2, 0, 3 and 1 entries.
 EXAMPLE = torch.tensor([[0.0, 2.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0], [3.0, 4.0, 5.0, 0.0], [0.0, 0.0, 6.0, 0.0]])
@@ -176,3 +176,11 @@ def test_dropout_of_the_product_is_that_of_its_gradient(sparse: bool) -> None:
     assert weight.grad is not None
     torch.testing.assert_close(weight.grad, seen.detach().t() @ outer)
     assert torch.equal(to_dense(matrix) if isinstance(matrix, SparseRows) else matrix, EXAMPLE)  # left as it was
+
+
+def test_row_sums_of_absolute_values() -> None:
+    dense = torch.tensor([[1.0, -3.0], [0.0, 0.0], [0.5, 0.0]])
+    sparse = to_sparse(dense)
+    for matrix in (dense, sparse):
+        torch.testing.assert_close(row_sums(matrix), torch.tensor([[4.0], [1e-12], [0.5]]))
+    torch.testing.assert_close(row_sums(sparse.slice(1, 3)), torch.tensor([[1e-12], [0.5]]))

@@ -99,6 +99,8 @@ def make_trainer(
     if case in ("multilabel", "regression"):
         graph = with_task(graph, case)
     training = replace(TRAINING, micro_batch=3 if case == "parts" else 0)
+    if case == "unlabelled":
+        training = replace(training, consistency=1.0)
     if case == "bfloat16":
         training = replace(training, precision="bfloat16")
     torch.manual_seed(100 + processes.rank)  # other weights everywhere: those of the first process must win
@@ -186,6 +188,9 @@ def try_all(folder: Path) -> None:
     streamed = make_trainer(folder, "classification", processes, streamed=True)
     streamed.fit()
     found["streamed"] = streamed.history
+    unlabelled = make_trainer(folder, "unlabelled", processes)
+    unlabelled.fit()
+    found["unlabelled"] = unlabelled.history
     # The checkpoint is of epoch 3: resumed from it, epoch 4 is run again.
     processes.first((folder / "run").mkdir)
     for name in ("whole", "resumed"):

@@ -165,9 +165,10 @@ def test_each_nodes_tokens_are_read_by_one_process(seen: list[dict[str, Any]]) -
             assert sorted(chain(*asked)) == sorted(nodes.tolist())
 
 
-@pytest.mark.parametrize("name", ["history", "streamed"])
+@pytest.mark.parametrize("name", ["history", "streamed", "unlabelled"])
 def test_the_curve_is_that_of_one_process(shown: Path, seen: list[dict[str, Any]], name: str) -> None:
-    alone = make_trainer(shown, "classification", Processes(), streamed=name == "streamed")
+    case = "unlabelled" if name == "unlabelled" else "classification"
+    alone = make_trainer(shown, case, Processes(), streamed=name == "streamed")
     alone.fit()
     for row in seen:
         for key in ("loss", "val_loss", "val"):

@@ -78,13 +78,15 @@ class Batch:
 
     def split(self, size: int) -> Iterator[Batch]:
         """Yield batches of at most `size` consecutive nodes, without rows: those are projected once for all."""
-        if size >= len(self):
-            yield replace(self, rows=())
-            return
-        per_node = replace(self, rows=(), super_rows=None)
         for start in range(0, len(self), size):
-            cut = partial(slice_rows, start=start, stop=start + size)
-            yield replace(per_node._map(cut), super_rows=self.super_rows)
+            yield self.part(start, min(start + size, len(self)))
+
+    def part(self, start: int, stop: int) -> Batch:
+        """Return the batch of the nodes start … stop - 1, without rows."""
+        if (start, stop) == (0, len(self)):
+            return replace(self, rows=())
+        cut = partial(slice_rows, start=start, stop=stop)
+        return replace(replace(self, rows=(), super_rows=None)._map(cut), super_rows=self.super_rows)
 
     def to(self, device: torch.device) -> Batch:
         """Return the batch on another device."""

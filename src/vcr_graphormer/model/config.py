@@ -52,6 +52,9 @@ class ModelConfig:
         Whether neighbours carry the training labels around them, (P Y)(i), without the target's part.
     adjacency_rows : bool
         Whether each node token carries which nodes it is linked to: A(i, :).
+    normalize_rows : bool
+        Whether the features of each node, and of each of its hops, are divided by the sum of their absolute values.
+        Super nodes keep theirs.
     feature_dropout : float
         Fraction of the entries of input features that are hidden while training.
     embedding_dropout : float
@@ -80,6 +83,7 @@ class ModelConfig:
     label_embedding: bool = setting(True, "tokens that are training nodes carry their label, never the target")
     rich_labels: bool = setting(False, "neighbours carry the training labels around them, never the target's own")
     adjacency_rows: bool = setting(False, "each node token carries which nodes it is linked to, A(i, :)")
+    normalize_rows: bool = setting(False, "divide each row of features, and of each hop, by its absolute sum")
     feature_dropout: float = setting(0.5, "fraction of the entries of input features hidden in training")
     embedding_dropout: float = setting(0.0, "fraction of the entries of projected tokens hidden in training")
     token_dropout: float = setting(0.2, "fraction of whole tokens hidden in training, never the target")

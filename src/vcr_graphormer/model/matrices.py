@@ -12,6 +12,8 @@ from torch import Tensor
 
 from .dropout import dropout as apply_dropout
 
+_LEAST_SUM = 1e-12  # to divide by where a row is zero, and stays so
+
 
 @dataclass(frozen=True, eq=False)
 class SparseRows:
@@ -110,6 +112,15 @@ def project(matrix: Matrix, weight: Tensor, dropout: float = 0.0) -> Tensor:
     if matrix.shape[1] > len(weight):  # `to_matrix` has padded it
         weight = F.pad(weight, (0, 0, 0, matrix.shape[1] - len(weight)))
     return apply_dropout(matrix, dropout).to(weight.dtype) @ weight
+
+
+def row_sums(matrix: Matrix) -> Tensor:
+    """Return the sum of the absolute values of each row [rows, 1] in float32, at least a little more than 0."""
+    if isinstance(matrix, SparseRows):
+        sums = torch.segment_reduce(matrix.values.float().abs(), "sum", offsets=matrix.indptr.long(), initial=0.0)
+    else:
+        sums = matrix.float().abs().sum(1)
+    return sums.clamp(min=_LEAST_SUM)[:, None]
 
 
 def select(matrix: Matrix, rows: Tensor) -> Matrix:

@@ -14,7 +14,7 @@ from ..tokens.layout import Layout
 from .batches import Batch
 from .config import ModelConfig
 from .dropout import Dropout, dropout
-from .matrices import Matrix, project
+from .matrices import Matrix, project, row_sums
 from .readouts import READOUTS, SCORED
 
 _GATE_START = 0.55  # half open, for tanh(0.55) = 0.5: from 0 a gate hardly opens in few steps (docs/log.md)
@@ -214,14 +214,18 @@ class VCRGraphormer(ListReader):
 
     def project_rows(self, rows: tuple[Matrix, ...], super_rows: Tensor | None = None) -> Tensor:
         """Return the projection of every row, X W₀ + (PX) W₁ + … + b, and then of every super node."""
-        dropout = self.config.feature_dropout if self.training else 0.0
         weights = list(self.feature_weights)
-        total = project(rows[0], weights[0], dropout)
+        total = self._project(rows[0], weights[0])
         for matrix, weight in zip(rows[1:], weights[1:], strict=True):
-            total = total + project(matrix, weight, dropout)
+            total = total + self._project(matrix, weight)
         if super_rows is not None:
             total = torch.cat([total, project(super_rows, weights[0])])
         return total + self.bias
+
+    def _project(self, matrix: Matrix, weight: Tensor) -> Tensor:
+        """Return the product of rows, maybe normalized, and weight, with dropout of input features."""
+        product = project(matrix, weight, self.config.feature_dropout if self.training else 0.0)
+        return product / row_sums(matrix).to(product.dtype) if self.config.normalize_rows else product
 
     def tokens(self, batch: Batch, projected: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Return the projected token lists [B, S, h] and the mask, with dropout of entries and of tokens."""
@@ -262,9 +266,7 @@ class VCRGraphormer(ListReader):
         The gradient of `embedding` is a sorted sum: unlike that of indexing, it is deterministic and parallel. On a GPU
         one look-up is faster than joining pieces (docs/log.md).
         """
-        dropout = self.config.feature_dropout if self.training else 0.0
-        weight: Tensor = self.feature_weights[0]
-        hops = [project(hop, weight, dropout) + self.bias for hop in batch.hops]
+        hops = [self._project(hop, self.feature_weights[0]) + self.bias for hop in batch.hops]
         size, device = len(batch), batch.place.device
         starts = torch.arange(len(hops), device=device) * size + len(projected)
         hop_index = starts + torch.arange(size, device=device)[:, None]  # (batch, hops)

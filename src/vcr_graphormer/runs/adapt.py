@@ -19,6 +19,7 @@ from .config import Config
 
 # All of these are provisional until they are measured on twelve graphs. Rules for tokens: `tokens/adapt.py`.
 STEPS_PER_EPOCH, SMALLEST_BATCH, LARGEST_BATCH = 25, 32, 1000  # as in the study of neighbours (docs/log.md)
+SMALLEST_WITH_UNLABELLED = 150  # of 20 labels a class in small batches nothing general is learned (docs/log.md)
 MORE_EPOCHS_UP_TO, MORE_EPOCHS, EPOCHS = 1000, 100, 60  # up to so many training nodes: more epochs
 WARMUP = 0.05  # fraction of all steps
 SMOOTHING = 0.1  # of class labels, as in the recipe of most presets
@@ -145,7 +146,8 @@ def _adapt_training(config: Config, graph: Graph, split: Split) -> tuple[Config,
     training, train, names = config.training, len(split.train), unresolved(config.training)
     task, notes = TASKS[graph.task], []
     if "batch_size" in names:
-        size = min(LARGEST_BATCH, max(SMALLEST_BATCH, train // STEPS_PER_EPOCH))
+        smallest = SMALLEST_WITH_UNLABELLED if training.consistency else SMALLEST_BATCH
+        size = min(LARGEST_BATCH, max(smallest, train // STEPS_PER_EPOCH))
         training = replace(training, batch_size=size)
         steps = math.ceil(train / size)
         notes.append(f"batch of {size:,} nodes: {train:,} training nodes, {steps:,} steps an epoch")

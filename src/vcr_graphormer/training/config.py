@@ -19,6 +19,7 @@ from ..data.tasks import TASKS
 from ..errors import ConfigError
 
 SCHEDULES = ("linear", "cosine", "constant")
+OPTIMIZERS = ("adamw", "adam")
 PRECISIONS = ("auto", "float32", "bfloat16")
 METRICS = tuple(dict.fromkeys(metric for task in TASKS.values() for metric in sorted(task.metrics)))
 
@@ -43,8 +44,14 @@ class TrainConfig:
         Steps in which the rate rises from 0 to the highest.
     decay_steps : int
         Step at which the rate is lowest; 0 is the last step of the last epoch.
+    optimizer : str
+        `adamw` shrinks all weights alike. With `adam` weight decay is part of the gradient, so weights that the labels
+        say little about shrink most, such as those of words that few training nodes have.
     weight_decay : float
-        Weight decay of AdamW.
+        Weight decay of the optimizer.
+    consistency : float
+        Weight of a term for nodes outside the training part, whose labels are not read: copies of a node that see
+        different dropout shall be predicted alike, and with confidence. For few labels; 0 leaves it out.
     label_smoothing : float
         Fraction of each class label that is spread over all classes.
     gradient_clip : float
@@ -74,7 +81,9 @@ class TrainConfig:
     schedule: str = setting("cosine", "how the rate falls after warm-up: linear, cosine or constant")
     warmup_steps: int = setting(AUTO, "steps in which the rate rises from 0 to the highest; auto: a fraction of all")
     decay_steps: int = setting(0, "step at which the rate is lowest; 0: the last step of the last epoch")
-    weight_decay: float = setting(0.01, "weight decay of AdamW")
+    optimizer: str = setting("adamw", "adamw; or adam, whose weight decay is part of the gradient (for few labels)")
+    weight_decay: float = setting(0.01, "weight decay of the optimizer")
+    consistency: float = setting(0.0, "weight of agreement between copies of unlabelled nodes under dropout; 0: off")
     label_smoothing: float = setting(AUTO, "fraction of each class label spread over all classes; auto: by task")
     gradient_clip: float = setting(1.0, "largest norm of the gradient of a step; 0: no limit")
     patience: int = setting(AUTO, "epochs without a better validation metric before training stops; auto: all epochs")
@@ -91,7 +100,7 @@ class TrainConfig:
             check_whole(self, "training", name, least)
         for name in ("micro_batch", "warmup_steps", "decay_steps", "checkpoint_every"):
             check_whole(self, "training", name, 0)
-        for name in ("learning_rate", "final_learning_rate", "weight_decay", "gradient_clip"):
+        for name in ("learning_rate", "final_learning_rate", "weight_decay", "consistency", "gradient_clip"):
             value = getattr(self, name)
             if not (is_number(value, plain=True) and math.isfinite(value) and value >= 0):
                 raise ConfigError(f"training.{name} is {value!r}; it must be a number of 0 or more")
@@ -100,11 +109,13 @@ class TrainConfig:
         for name in ("label_smoothing", "average"):
             check_fraction(self, "training", name)
         check_choice(self, "training", "schedule", SCHEDULES)
+        check_choice(self, "training", "optimizer", OPTIMIZERS)
         check_choice(self, "training", "metric", ("auto", *METRICS))
         check_choice(self, "training", "precision", PRECISIONS)
         check_seed(self.seed)
-        if self.label_smoothing not in (0, AUTO) and TASKS[task].gives_values:
-            raise ConfigError("training.label_smoothing is for class labels: set it to 0 for regression")
+        for name in ("label_smoothing", "consistency"):
+            if getattr(self, name) not in (0, AUTO) and TASKS[task].gives_values:
+                raise ConfigError(f"training.{name} is for class labels: set it to 0 for regression")
         return self
 
     def check_resolved(self) -> TrainConfig:

@@ -30,7 +30,7 @@ class CapturedStep:
             and trainer.processes.size == 1
             and trainer.steps_taken >= cls.WARM_UP
             and dense
-            and len(nodes) == trainer.config.batch_size
+            and len(nodes) == trainer.nodes_per_step
         )
 
     def __init__(self, trainer: Trainer, nodes: Tensor, labels: Tensor) -> None:

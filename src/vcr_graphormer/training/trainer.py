@@ -6,7 +6,7 @@ import copy
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -28,6 +28,7 @@ from ..model.inputs import model_sizes
 from ..model.transformer import VCRGraphormer
 from .checkpoint import HISTORY, cut_history, read_history, restore_training, save_training
 from .config import TrainConfig, learning_rate
+from .consistency import COPIES, disagreement, ramp
 from .cuda_graphs import CapturedStep
 from .devices import choose_micro_batch, choose_precision, memory_advice, within_memory
 from .inference import compute
@@ -109,7 +110,8 @@ class Trainer:
         on_gpu = inputs.device.type == "cuda"
         # On a GPU the rate is a tensor, so that it can change between replays of a captured step.
         rate = torch.tensor(config.learning_rate, device=inputs.device) if on_gpu else config.learning_rate
-        self.optimizer = torch.optim.AdamW(
+        optimizer = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[config.optimizer]
+        self.optimizer = optimizer(
             _parameter_groups(model), rate, weight_decay=config.weight_decay, fused=True, capturable=on_gpu
         )
         # Matrix products in low precision use a copy of the model; the optimizer updates the float32 weights.
@@ -125,6 +127,12 @@ class Trainer:
         own = self.processes.share(config.batch_size)
         self.own_batch_size = own.stop - own.start  # nodes of a full batch that this process computes
         self.steps_per_epoch = -(-len(train.nodes) // config.batch_size)
+        # Nodes outside the training part, of which each step also takes a batch. Their labels are not here.
+        others = np.setdiff1d(np.arange(inputs.num_nodes), train.nodes) if config.consistency else train.nodes[:0]
+        self.unlabelled = torch.from_numpy(others).to(inputs.home)
+        self.nodes_per_step = config.batch_size * (1 + COPIES * bool(config.consistency))
+        # A tensor, so that it can change between replays of a captured step.
+        self.consistency = torch.zeros((), device=inputs.device)
         self.epoch, self.step, self.seconds, self.rate = 0, 0, 0.0, 0.0
         self.best = Best()
         self.history: list[dict[str, float]] = []
@@ -252,6 +260,8 @@ class Trainer:
         nodes = torch.split(self.nodes[order.to(self.nodes.device)], self.config.batch_size)
         labels = torch.split(self.labels[order.to(self.labels.device)], self.config.batch_size)
         own_nodes = [batch[self.processes.share(len(batch))] for batch in nodes]
+        if self.config.consistency:
+            own_nodes = self._add_unlabelled(own_nodes, generator)
         losses = torch.zeros(len(nodes), device=self.inputs.device)
         # Reading a loss from a GPU would wait for it at every step; several processes check after the epoch.
         check_each = self.inputs.device.type == "cpu" and self.processes.size == 1
@@ -267,15 +277,25 @@ class Trainer:
         self.processes.first(lambda: self._check(losses))
         return float(losses.mean())
 
+    def _add_unlabelled(self, batches: list[Tensor], generator: torch.Generator) -> list[Tensor]:
+        """Return the batches of an epoch, each followed by copies of this process' part of random unlabelled nodes."""
+        drawn = torch.randint(len(self.unlabelled), (len(batches), self.config.batch_size), generator=generator)
+        own = self.unlabelled[drawn[:, self.processes.share(self.config.batch_size)].to(self.unlabelled.device)]
+        copies = own.repeat_interleave(COPIES, 1)
+        return [torch.cat(pair) for pair in zip(batches, copies, strict=True)]
+
     def advance(
         self, nodes: Tensor, labels: Tensor, batch: Batch | None = None, total: Tensor | int | None = None
     ) -> Tensor:
         """Take one step: set the learning rate, update the weights and their average; return the loss.
 
-        `batch` is the batch of these nodes if it was read ahead. `total` counts the known labels in all processes.
+        Nodes beyond the labels are copies of unlabelled ones. `batch` is the batch of these nodes if it was read ahead.
+        `total` counts the known labels in all processes.
         """
         self.step += 1
-        self._set_rate(learning_rate(self.step, self.steps_per_epoch * self.config.epochs, self.config))
+        last = self.steps_per_epoch * self.config.epochs
+        self._set_rate(learning_rate(self.step, last, self.config))
+        self.consistency.fill_(self.config.consistency * ramp(self.step, last))
         if batch is None and CapturedStep.possible(self, nodes):
             self.captured = self.captured or CapturedStep(self, nodes, labels)
             loss = self.captured(nodes, labels)
@@ -317,17 +337,28 @@ class Trainer:
         loss = torch.zeros((), device=self.inputs.device)
         projected = worker.project_rows(batch.rows, batch.super_rows)
         rows = projected.detach().requires_grad_()
-        micro_batches = zip(batch.split(self.micro_batch), torch.split(labels, self.micro_batch), strict=True)
-        for part, part_labels in micro_batches if len(batch) else ():  # the last batch may not reach every process
-            weight = self.task.count_known(part_labels) / total
+        for start, stop in self._bounds(len(labels), len(batch)):  # the last batch may not reach every process
+            part = batch.part(start, stop)
             full = len(part) == self.own_batch_size
             logits = (self.compiled if self.compiled is not None and full else worker)(part, rows).float()
-            part_loss = weight * self.task.loss(logits, part_labels, self.config.label_smoothing)
+            if stop <= len(labels):
+                weight = self.task.count_known(labels[start:stop]) / total
+                part_loss = weight * self.task.loss(logits, labels[start:stop], self.config.label_smoothing)
+            else:
+                weight = self.consistency * (len(part) / (COPIES * self.config.batch_size))
+                part_loss = weight * disagreement(logits.unflatten(0, (-1, COPIES)), self.target)
             # `joint` averages the gradients of the processes, but the batch's gradient is their sum.
             torch.autograd.backward(part_loss * self.processes.size)
             loss += part_loss.detach()
         torch.autograd.backward(self.joint(projected), torch.zeros_like(rows) if rows.grad is None else rows.grad)
         return loss
+
+    def _bounds(self, labelled: int, size: int) -> Iterator[tuple[int, int]]:
+        """Yield start and stop of each micro-batch: labelled nodes first, then whole groups of copies."""
+        whole = max(1, self.micro_batch // COPIES) * COPIES
+        for first, end, step in ((0, labelled, self.micro_batch), (labelled, size, whole)):
+            for start in range(first, end, step):
+                yield start, min(start + step, end)
 
     def _update_average(self) -> None:
         if self.average is not None:
