@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from importlib import resources
 from typing import Any
 
+from ..base.checks import AUTO
 from ..data.datasets import DataConfig
 from ..data.graph import Graph
 from ..data.split import Split
@@ -80,10 +81,12 @@ def fit_recipe(recipe: Recipe, graph: Graph, split: Split, fixed: Tables) -> Con
         Settings that hold whatever the recipe says.
     """
     data = DataConfig(scale="none")  # the graph has its features as they are to be
-    config = adapt(changed(changed(replace(Config(), data=data), recipe.tables), fixed), graph, split).config
-    # Fewer hops than the recipe has are enough for fewer hops in tokens.
-    clipped = {name: min(getattr(config.model, name), config.tokens.hops) for name in ("rich_tokens", "label_hops")}
-    return check_fit(changed(config, {"model": {**clipped, **fixed.get("model", {})}}), graph, split)
+    config = changed(changed(replace(Config(), data=data), recipe.tables), fixed)
+    if config.tokens.hops != AUTO:  # fewer hops than the recipe has are enough for fewer hops in tokens
+        names = ("rich_tokens", "label_hops")
+        clipped = {name: min(getattr(config.model, name), config.tokens.hops) for name in names}
+        config = changed(config, {"model": {**clipped, **fixed.get("model", {})}})
+    return check_fit(adapt(config, graph, split).config, graph, split)
 
 
 def check_fit(config: Config, graph: Graph, split: Split) -> Config:
