@@ -90,6 +90,8 @@ def test_accuracy_tables(protocol: str) -> None:
         assert between(page, "paired") == paired_table(rows)
         for name in not_measured(rows):
             assert name in page
+    else:
+        assert between(page, "roc-auc") == accuracy_table(rows, protocol, metric="roc_auc")
 
 
 @pytest.mark.parametrize(("study", "page"), [("gates", "log.md"), ("kinds", "accuracy.md")])
