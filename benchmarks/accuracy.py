@@ -18,7 +18,7 @@ def make_parser() -> argparse.ArgumentParser:
     """Return the options of this benchmark."""
     parser = new_parser(__doc__, device=True, out="results/accuracy")
     parser.add_argument("datasets", nargs="+", metavar="DATASET", help="known datasets, for example PubMed Photo")
-    parser.add_argument("--variant", action="append", help="default, paper, hops or pagerank; repeatable")
+    parser.add_argument("--variant", action="append", help="default, adaptive, reduced, paper, …; repeatable")
     parser.add_argument("--protocol", default="A", help="A: random 60/20/20 by seed; B: the published fixed split")
     parser.add_argument("--seeds", type=int, default=10, metavar="N", help="seeds 0 to N-1")
     parser.add_argument("--force", action="store_true", help="run all seeds again, whatever there is")

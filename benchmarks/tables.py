@@ -44,6 +44,7 @@ METHODS = {
     "hops": "hops only",
     "pagerank": "hops and PageRank, no super nodes",
     "paper": "VCR-Graphormer, the paper's settings",
+    "adaptive": "VCR-Graphormer, adaptive default",
     "reduced": "our settings with parts left out",
     "no-neighbours": "our presets without neighbours",
     "default": "VCR-Graphormer, our presets",

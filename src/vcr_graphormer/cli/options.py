@@ -46,7 +46,8 @@ Variant = Annotated[
         "--variant",
         metavar="NAME",
         help="Which settings to start from: default (the full method: a preset, or adapted to your data), "
-        "no-neighbours (the same without them), reduced (our best with parts left out), paper (the paper's model), "
+        "adaptive (adapted to the data, whatever preset there is), no-neighbours (default without them), "
+        "reduced (our best with parts left out), paper (the paper's model), "
         "hops (as paper, no neighbours), pagerank (as paper, no super nodes).",
     ),
 ]
