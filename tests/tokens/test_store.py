@@ -24,7 +24,6 @@ def test_what_it_holds(store: TokenStore) -> None:
     assert again.ids("structure").dtype == np.int32
     assert again.scores("content").dtype == np.float32
     assert again.assignment("structure").shape == (34,)
-    assert again.super_features("structure") is None
     assert isinstance(again.ids("structure"), np.memmap)
     assert "34 nodes, 8 tokens each (1 self, 2 hops, 3 structure, 2 content)" in repr(again)
     with pytest.raises(StoreError, match="has hops 1 to 2, not 3"):

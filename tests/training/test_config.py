@@ -38,10 +38,10 @@ def test_every_setting_is_explained(config: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "rule"),
     [
-        *((name, 0, WHOLE_1) for name in ("hidden_channels", "heads", "feedforward")),
+        *((name, 0, WHOLE_1) for name in ("hidden_channels", "heads")),
         ("hidden_channels", 64.0, WHOLE_1),
         ("heads", True, WHOLE_1),
-        ("feedforward", "2", WHOLE_1),
+        ("heads", "2", WHOLE_1),
         *((name, -2, WHOLE_0) for name in ("layers", "rich_tokens", "label_hops")),
         ("layers", 1.5, WHOLE_0),
         ("label_hops", False, WHOLE_0),
