@@ -94,7 +94,7 @@ def read_tables(
             raise unknown_name("section", section, sections)
         values.setdefault(section, {})[key] = value
     way = "leave it out"
-    return {name: without_removed(name, table, subject="there is", way=way) for name, table in values.items()}
+    return {name: without_removed(name, table, subject="the settings have", way=way) for name, table in values.items()}
 
 
 def load_run_config(file: str | Path) -> Config:
