@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import graphs, naive
@@ -44,6 +44,7 @@ def as_rows(pairs: list[tuple[int, float]], width: int) -> tuple[Any, Any]:
     return ids, scores
 
 
+@settings(deadline=None)  # the first call compiles
 @given(rankings())
 def test_equals_the_reference(drawn: tuple[list[int], list[list[tuple[int, float]]]]) -> None:
     counts, ranked = drawn
