@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import this_command, variant_config
+from vcr_graphormer.base.checks import REMOVED
 from vcr_graphormer.base.files import read_json, write_json
 from vcr_graphormer.data.datasets import load_dataset, load_splits, paper_split
 from vcr_graphormer.data.graph import Graph
@@ -58,10 +59,21 @@ def result_file(folder: Path, dataset: str, protocol: str, variant: str) -> Path
 
 
 def with_defaults(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of an older result with the options that are newer than it, as it did without them."""
+    """Return the settings of an older result with the options that are newer than it, as it did without them.
+
+    Settings that were removed are left out where the result did what all code does now.
+    """
     default = _settings(Config())
     before = {name: {**default[name], **BEFORE.get(name, {})} for name in default}
-    return settings | {name: before[name] | settings[name] for name in before.keys() & settings.keys()}
+    return settings | {
+        name: before[name] | without_kept(name, settings[name]) for name in before.keys() & settings.keys()
+    }
+
+
+def without_kept(section: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Return settings of a section without those that were removed, if they have the value that is left."""
+    kept = REMOVED.get(section, {})
+    return {name: value for name, value in values.items() if not (name in kept and value == kept[name])}
 
 
 class Record:

@@ -224,9 +224,6 @@ def test_a_kind_depends_on_the_training_nodes_unless_it_says_otherwise(tmp_path:
     vcr.tokenize(graph, first, config, tmp_path / "tokens", kinds=[kind])
     with pytest.raises(vcr.StoreError, match="belongs to another training labels, training nodes"):
         vcr.tokenize(graph, second, config, tmp_path / "tokens", kinds=[kind])
-    both = token_config(super_tokens="mean")
-    with pytest.raises(vcr.ConfigError, match="only one kind of neighbours may leave the own label out"):
-        make_lists(graph, first, both, kinds=[kind])
 
 
 def test_the_order_of_kinds_counts(run: vcr.Run, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 
 import vcr_graphormer as vcr
 from benchmarks.common import load_graph, new_parser, random_splits
+from benchmarks.records import without_kept
 from benchmarks.search.tune import SCORE, crossed_score
 from vcr_graphormer.runs.config import BEFORE
 from vcr_graphormer.runs.trials import Workbench
@@ -26,8 +27,8 @@ from vcr_graphormer.training.devices import find_device
 FIRST_SEED = 200  # not a seed of the search, which starts at 100
 # Settings that no preset has: they depend on the machine, or the search does not vary them.
 LEFT_OUT = {
-    *("partitioner", "tolerance", "leave_own_label_out", "score_type", "seed", "micro_batch"),
-    *("decay_steps", "gradient_clip", "metric", "precision", "compile", "checkpoint_every", "feedforward"),
+    *("partitioner", "tolerance", "score_type", "seed", "micro_batch"),
+    *("decay_steps", "gradient_clip", "metric", "precision", "compile", "checkpoint_every"),
 }
 
 
@@ -45,7 +46,9 @@ def read_log(files: list[Path], dataset: str, splits: int) -> list[dict[str, Any
 def rebuild(config: dict[str, Any]) -> vcr.Config:
     """Return the configuration of a row of the log."""
     kinds = {"tokens": vcr.TokenConfig, "model": vcr.ModelConfig, "training": vcr.TrainConfig}
-    sections: dict[str, Any] = {name: kind(**{**BEFORE.get(name, {}), **config[name]}) for name, kind in kinds.items()}
+    sections: dict[str, Any] = {
+        name: kind(**{**BEFORE.get(name, {}), **without_kept(name, config[name])}) for name, kind in kinds.items()
+    }
     return vcr.Config(**sections)
 
 

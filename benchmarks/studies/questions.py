@@ -56,12 +56,16 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
 
 @dataclass(frozen=True)
 class Row:
-    """One point of a study: the line and the position where it is drawn, and the settings it changes."""
+    """One point of a study: the line and the position where it is drawn, and the settings it changes.
+
+    `removed`: measured before its setting was removed from the code. It is shown as it is and not measured again.
+    """
 
     series: str
     at: float | str
     changes: dict[str, Any]
     random_content: bool = False
+    removed: bool = False
 
 
 @dataclass(frozen=True)
@@ -156,9 +160,9 @@ STUDIES = {
         (
             Row("", "none", {"content_tokens": 0}),
             Row("", "as in the paper", {}),
-            Row("", "own label not left out", {"leave_own_label_out": False}),
+            Row("", "own label not left out", {}, removed=True),
             Row("", "random nodes", {}, random_content=True),
-            Row("", "super nodes may be tokens", {"super_tokens": "mean"}),
+            Row("", "super nodes may be tokens", {}, removed=True),
         ),
     ),
     "extensions": Study(
@@ -204,17 +208,24 @@ def answer(name: str, graph_name: str, root: str, device: str, seeds: int, folde
     benches: dict[bool, Workbench] = {}  # each holds the features, so it is made when a row needs it
     file = folder / f"{name}-{graph_name}.json"
     about = {"study": name, "graph": graph_name, "variant": study.variant}
-    configs = [changed(base, row.changes) for row in study.rows]
+    rows = [row for row in study.rows if not row.removed]
+    configs = [changed(base, row.changes) for row in rows]
     settings_of_rows: list[dict[str, Any]] = [
         {key: asdict(getattr(config, key)) for key in ("tokens", "model", "training")}
         | {"directed": base.data.directed, "first seed": FIRST_SEED, "seeds": seeds}
         for config in configs
     ]
     # Rows with other settings, from before a preset was changed, are measured again.
-    expected = {(row.series, row.at): settings for row, settings in zip(study.rows, settings_of_rows, strict=True)}
+    expected = {(row.series, row.at): settings for row, settings in zip(rows, settings_of_rows, strict=True)}
     done = [{**old, "settings": with_defaults(old["settings"])} for old in read_rows(file)]
-    done = [old for old in done if expected.get((old["series"], old["at"])) == old["settings"]]
-    for row, config, settings in zip(study.rows, configs, settings_of_rows, strict=True):
+    removed = {(row.series, row.at) for row in study.rows if row.removed}
+    done = [
+        old
+        for old in done
+        for place in [(old["series"], old["at"])]
+        if place in removed or expected.get(place) == old["settings"]
+    ]
+    for row, config, settings in zip(rows, configs, settings_of_rows, strict=True):
         # Taking out what a preset does not have changes nothing, and is not measured twice.
         same = [old for old in done if old["settings"] == settings and old["random_content"] == row.random_content]
         if any(old["series"] == row.series and old["at"] == row.at for old in same):

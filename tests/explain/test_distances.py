@@ -22,7 +22,7 @@ def test_equals_shortest_paths(case: tuple[int, list[tuple[int, int]]], directed
     targets = np.tile(np.arange(-1, nodes + 1), (nodes, 1))
     found = hop_distances(graph, np.arange(nodes), targets)
     assert (found[:, 0] == -1).all()  # padding
-    assert (found[:, -1] == -1).all()  # a super node
+    assert (found[:, -1] == -1).all()  # not in the graph
     np.testing.assert_array_equal(found[:, 1:-1], np.where(np.isinf(exact), -1, exact))
 
 

@@ -296,24 +296,6 @@ def test_the_own_training_label_is_not_shown_as_an_input(run: Run) -> None:
     assert (own.kind, own.label) == ("self", None)
 
 
-def test_super_nodes_as_tokens(graph: Graph, tmp_path: Path) -> None:
-    config = replace(CONFIG, tokens=replace(CONFIG.tokens, super_tokens="mean", structure_tokens=30))
-    run = vcr.train(graph, vcr.Split.random(graph.labels, seed=0), config, tmp_path / "run", device="cpu")
-    supers = [token for node in range(10) for token in run.explain(node).tokens if token.super_node is not None]
-    assert supers
-    assert all(token.node is None and token.distance is None and token.label is None for token in supers)
-    for kind in ("structure", "content"):  # numbered as in the store, each kind from 0
-        stored = run.store.ids(kind)[:10]
-        expected = sorted((stored[stored >= 150] - 150).tolist())
-        assert sorted(token.super_node for token in supers if token.kind == kind) == expected  # type: ignore[type-var]
-    assert any(token.kind == "content" for token in supers)
-    found = run.attributions(np.arange(10))
-    for name in ("structure", "content"):  # super nodes are hidden with their kind
-        ids = found.ids[:, found.layout.groups[name]]
-        assert (ids >= 150).any()
-        np.testing.assert_array_equal(found.kind_effects[name] != 0, (ids >= 0).any(1))
-
-
 def test_the_rewiring_of_a_training_node_is_that_of_its_tokens(run: Run) -> None:
     node = int(run.split.train[0])
     without = np.asarray(run.store.assignment("content")).copy()

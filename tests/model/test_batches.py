@@ -32,13 +32,11 @@ def make_inputs(**keywords: Any) -> Inputs:
 
 
 def make_full(**keywords: Any) -> Inputs:
-    """Everything a batch may carry: super nodes 5 to 7, own class, labels and labels around."""
-    ids = torch.tensor([[1, 5, 7], [0, -1, 4], [-1, -1, -1], [6, 0, 1], [3, 2, 5]])
+    """Everything a batch may carry: rich tokens, labels, labels around and scores by later kinds."""
+    ids = torch.tensor([[1, 2, -1], [0, -1, 4], [-1, -1, -1], [4, 0, 1], [3, 2, 0]])
     return make_inputs(
         ids=(ids,),
         rich_tokens=2,
-        super_rows=torch.tensor([[-1.0, -10.0], [-2.0, -20.0], [-3.0, -30.0]]),
-        own=(torch.tensor([2, -1, 1, -1, -1]), torch.tensor([3.0, 0.0, 4.0, 0.0, 0.0])),
         label_hops=torch.arange(30.0).reshape(5, 2, 3),
         labels=torch.arange(1.0, 16.0).reshape(5, 3),
         rich_labels=(
@@ -73,8 +71,7 @@ def gathered(batch: Batch) -> list[Tensor]:
     found = []
     for rows in batch.rows:
         assert isinstance(rows, Tensor)
-        everything = rows if batch.super_rows is None else torch.cat([rows, batch.super_rows])
-        found.append(everything[batch.place])
+        found.append(rows[batch.place])
     return found
 
 
@@ -96,7 +93,7 @@ def test_literal_values_of_a_padded_node() -> None:
     hops: list[Any] = [hop.tolist() for hop in batch.hops if isinstance(hop, Tensor)]
     assert hops == [[[101, 1], [103, 3]], [[201, 1], [203, 3]], [[301, 1], [303, 3]]]
     assert batch.rows[0] is inputs.features  # 8 places: more than there are nodes
-    assert (batch.super_rows, batch.own, batch.label_hops, batch.labels) == (None, None, None, None)
+    assert (batch.label_hops, batch.labels) == (None, None)
     single = inputs.batch(torch.tensor([1]))  # 4 places: only the rows it needs, which are 0, 1 and 4
     assert single.place.tolist() == [[1, 0, 0, 2]]
     assert isinstance(single.rows[0], Tensor)
@@ -150,7 +147,6 @@ def test_batches_on_a_gpu_have_one_shape_and_the_same_features(chosen: list[int]
     # A graph so large that a batch names fewer than a sixteenth of its nodes; nothing is computed on the device.
     few = make_full()
     many = replace(few, features=torch.cat([few.features, torch.zeros(2000, 2)]))  # type: ignore[list-item]
-    many = replace(many, ids=(torch.where(few.ids[0] >= 5, few.ids[0] + 2000, few.ids[0]),))
     gpu = replace(many, device=torch.device("cuda"), rich_tokens=0)
     nodes = torch.tensor(chosen)
     assert gpu.same_shapes
@@ -161,30 +157,26 @@ def test_batches_on_a_gpu_have_one_shape_and_the_same_features(chosen: list[int]
         assert torch.equal(first, second)
 
 
-def test_super_nodes_follow_the_rows() -> None:
+def test_places_name_the_rows_of_the_batch() -> None:
     inputs = make_full()
-    needed = inputs.batch(torch.tensor([0]))  # rows 0 and 1, then super nodes 5, 6, 7 at 2, 3, 4
-    assert needed.place.tolist() == [[0, 1, 2, 4]]
-    assert gathered(needed)[0].tolist() == [[[0, 0], [1, 10], [-1, -10], [-3, -30]]]
+    needed = inputs.batch(torch.tensor([3]))  # the rows 0, 1, 3 and 4
+    assert needed.place.tolist() == [[2, 3, 0, 1]]
+    assert gathered(needed)[0].tolist() == [[[3, 30], [4, 40], [0, 0], [1, 10]]]
     everything = inputs.batch(torch.tensor([0, 3]))
-    assert everything.place.tolist() == [[0, 1, 5, 7], [3, 6, 0, 1]]
-    bare = inputs.batch(torch.tensor([0]), with_rows=False)
-    assert (bare.place.tolist(), bare.rows) == ([[0, 1, 5, 7]], ())
+    assert everything.place.tolist() == [[0, 1, 2, 0], [3, 4, 0, 1]]
+    bare = inputs.batch(torch.tensor([3]), with_rows=False)
+    assert (bare.place.tolist(), bare.rows) == ([[3, 4, 0, 1]], ())
 
 
-def test_labels_of_neighbours_but_not_of_padding_and_super_nodes() -> None:
+def test_labels_of_neighbours_but_not_of_padding() -> None:
     batch = make_full().batch(torch.tensor([0, 1]))
     nothing = [0.0, 0.0, 0.0]
     assert batch.labels is not None
-    assert batch.labels.tolist() == [[[4, 5, 6], nothing, nothing], [[1, 2, 3], nothing, [13, 14, 15]]]
+    assert batch.labels.tolist() == [[[4, 5, 6], [7, 8, 9], nothing], [[1, 2, 3], nothing, [13, 14, 15]]]
     assert batch.labels_around is not None  # less half of (1, 0, 0), and a quarter of (0, 1, 0)
-    assert batch.labels_around.tolist() == [[[3.5, 5, 6], nothing, nothing], [[1, 2, 3], nothing, [13, 13.75, 15]]]
+    assert batch.labels_around.tolist() == [[[3.5, 5, 6], [7, 8, 9], nothing], [[1, 2, 3], nothing, [13, 13.75, 15]]]
     assert batch.label_hops is not None
     assert batch.label_hops.tolist() == torch.arange(12.0).reshape(2, 2, 3).tolist()
-    assert batch.own is not None
-    assert [part.tolist() for part in batch.own[:2]] == [[2, -1], [3, 0]]
-    assert isinstance(batch.own[2], torch.Tensor)
-    assert batch.own[2].tolist() == [[0, 0], [1, 10]]  # the node's own features, to be taken out of the mean
     assert len(batch.rows) == 3  # X, PX and P²X
 
 
@@ -195,9 +187,8 @@ def test_parts_put_together_are_the_whole(size: int, make: Any) -> None:
     parts = list(whole.split(size))
     assert [len(part) for part in parts] == [min(size, 5 - start) for start in range(0, 5, size)]
     assert all(part.rows == () for part in parts)
-    assert all(part.super_rows is whole.super_rows for part in parts)
-    pieces = [tensors(replace(part, super_rows=None)) for part in parts]
-    for name, tensor in tensors(replace(whole, rows=(), super_rows=None)).items():
+    pieces = [tensors(part) for part in parts]
+    for name, tensor in tensors(replace(whole, rows=())).items():
         assert torch.equal(torch.cat([piece[name] for piece in pieces]), tensor), name
 
 

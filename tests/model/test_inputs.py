@@ -39,13 +39,6 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return graph, tokenize(graph, TRAIN, CONFIG, tmp_path_factory.mktemp("store") / "tokens")
 
 
-@pytest.fixture(scope="module")
-def with_super_nodes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Graph, TokenStore]:
-    graph = make_graph()
-    config = replace(CONFIG, super_tokens="mean")
-    return graph, tokenize(graph, TRAIN, config, tmp_path_factory.mktemp("super") / "tokens")
-
-
 def convert(graph: Graph, store: TokenStore, model: ModelConfig | None = None, streamed: bool | None = None) -> Inputs:
     return make_inputs(graph, store, model or model_config(), TRAIN, CPU, streamed=streamed)
 
@@ -75,7 +68,7 @@ def test_nothing_is_changed(case: tuple[Graph, TokenStore], streamed: bool | Non
         np.testing.assert_array_equal(dense(hop), dense(store.hop(number)))
         assert isinstance(hop, SparseRows) == sp.issparse(store.hop(number))
         np.testing.assert_allclose(dense(hop), naive.hops(graph, 2, False)[number - 1], atol=1e-5)
-    assert (inputs.super_rows, inputs.own, inputs.label_hops, inputs.labels) == (None, None, None, None)
+    assert (inputs.label_hops, inputs.labels) == (None, None)
 
 
 def test_streamed_batches_are_the_same(case: tuple[Graph, TokenStore]) -> None:
@@ -146,64 +139,6 @@ def test_labels_of_other_nodes_do_not_matter(case: tuple[Graph, TokenStore]) -> 
     assert second.labels is not None
     assert torch.equal(first.label_hops, second.label_hops)
     assert torch.equal(first.labels, second.labels)
-
-
-@pytest.mark.parametrize("streamed", [False, True])
-def test_super_nodes(with_super_nodes: tuple[Graph, TokenStore], streamed: bool) -> None:
-    graph, store = with_super_nodes
-    inputs = convert(graph, store, streamed=streamed)
-    means = [store.super_features(kind) for kind in ("structure", "content")]
-    assert inputs.super_rows is not None
-    np.testing.assert_array_equal(inputs.super_rows.numpy(), np.concatenate([np.asarray(part) for part in means]))
-    structure, content = store.ids("structure"), store.ids("content")
-    found = torch.cat(inputs.ids, 1).numpy()
-    np.testing.assert_array_equal(found[:, :6], structure)
-    np.testing.assert_array_equal(found[:, 6:], content + 5 * (content >= NODES))
-    assert (structure >= NODES).any()
-    assert (content >= NODES).any()
-    assert found.max() < NODES + 5 + CLASSES
-
-
-def test_own_class_of_training_nodes(with_super_nodes: tuple[Graph, TokenStore]) -> None:
-    graph, store = with_super_nodes
-    inputs = convert(graph, store)
-    labels = np.asarray(graph.labels)
-    assert inputs.own is not None
-    own, members = (part.numpy() for part in inputs.own)
-    assert own[TRAIN].tolist() == (5 + labels[TRAIN]).tolist()
-    assert set(own[1::2]) == {-1}
-    for node in TRAIN[:20]:
-        of_class = [other for other in TRAIN if labels[other] == labels[node]]
-        assert members[node] == len(of_class)
-        assert inputs.super_rows is not None
-        mean = np.asarray(graph.features)[of_class].mean(axis=0)
-        np.testing.assert_allclose(inputs.super_rows[own[node]].numpy(), mean, atol=1e-5)
-    assert not members[1::2].any()
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [{"leave_own_label_out": False}, {"content": "features", "content_clusters": 3}],
-    ids=["kept", "features"],
-)
-def test_own_part_stays_where_labels_are_not_left_out(changed: dict[str, Any], tmp_path: Path) -> None:
-    graph = make_graph()
-    config = replace(CONFIG, super_tokens="mean", **changed)
-    inputs = convert(graph, tokenize(graph, TRAIN, config, tmp_path / "tokens"))
-    assert inputs.own is None
-    assert inputs.super_rows is not None
-    assert len(inputs.super_rows) == 5 + (3 if "content" in changed else CLASSES)
-
-
-@pytest.mark.parametrize(("left_out", "count"), [("structure_tokens", CLASSES), ("content_tokens", 5)])
-def test_super_nodes_of_one_kind_only(left_out: str, count: int, tmp_path: Path) -> None:
-    graph, changed = make_graph(), {left_out: 0}
-    config = replace(CONFIG, super_tokens="mean", **changed)  # type: ignore[arg-type]
-    store = tokenize(graph, TRAIN, config, tmp_path / "tokens")
-    inputs = convert(graph, store)
-    assert inputs.super_rows is not None
-    assert inputs.super_rows.shape == (count, 8)
-    assert torch.cat(inputs.ids, 1).max() < NODES + count
 
 
 def test_refused(case: tuple[Graph, TokenStore]) -> None:

@@ -80,8 +80,8 @@ def test_the_own_label_changes_no_value(
 
 
 def draw_ids(graph: Graph, seed: int) -> np.ndarray:
-    """Four neighbours of each node, drawn at random: padding, nodes, the target too, and one super node."""
-    return np.random.default_rng(seed).integers(-1, graph.num_nodes + 1, (graph.num_nodes, 4)).astype(np.int32)
+    """Four neighbours of each node, drawn at random: padding, nodes, the target too."""
+    return np.random.default_rng(seed).integers(-1, graph.num_nodes, (graph.num_nodes, 4)).astype(np.int32)
 
 
 def around_neighbours(graph: Graph, known: np.ndarray, ids: np.ndarray, self_loops: bool) -> np.ndarray:

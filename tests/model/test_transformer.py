@@ -141,7 +141,7 @@ def test_weights_on_request(readout: str) -> None:
     assert (seen.attention.sum((0, 2, 3))[hidden] == 0).all()
     assert (seen.readout[hidden] == 0).all()
     others = seen.readout[5, 1:].sum().item()
-    assert others == pytest.approx({"attention": 1, "mean": 7 / 8, "sum": 7, "target": 0}[readout])
+    assert others == pytest.approx({"attention": 1, "mean": 7 / 8, "target": 0}[readout])
 
 
 def test_a_gated_model_adds_the_whole_list_to_the_node_and_its_hops() -> None:
@@ -186,7 +186,7 @@ def test_theorem_1_hop_tokens_with_identity_attention_are_a_polynomial_convoluti
     features = torch.from_numpy(np.asarray(graph.features))
     none = torch.empty(34, 0)
     inputs = Inputs(features, hops, (none.long(),), (none,), Layout(3, {}), torch.device("cpu"))
-    config = model_config(hidden_channels=6, heads=2, layers=1, readout="sum")
+    config = model_config(hidden_channels=6, heads=2, layers=1, readout="mean")
     model = VCRGraphormer(config, Layout(3, {}), num_features=features.shape[1], num_outputs=2).eval()
     layer = model.layers[0]
     assert isinstance(layer, EncoderLayer)
@@ -197,7 +197,7 @@ def test_theorem_1_hop_tokens_with_identity_attention_are_a_polynomial_convoluti
             parameter.zero_()
         layer.query_key_value.bias.zero_()
         layer.mix.bias.zero_()
-    represented = model.represent(inputs.batch(torch.arange(34))).detach().numpy()
+    represented = 4 * model.represent(inputs.batch(torch.arange(34))).detach().numpy()  # a sum, not a mean
     value = layer.query_key_value.weight[12:].T @ layer.mix.weight.T
     theta = (model.feature_weights[0] @ (torch.eye(6) + value)).detach().numpy()
     powers = [np.asarray(graph.features), *naive.hops(graph, 3, self_loops=True)]
@@ -205,7 +205,7 @@ def test_theorem_1_hop_tokens_with_identity_attention_are_a_polynomial_convoluti
 
 
 def test_label_inputs_reach_only_their_tokens() -> None:
-    config = replace(SMALL, layers=0, readout="sum", label_hops=1, label_embedding=True, rich_labels=True)
+    config = replace(SMALL, layers=0, readout="mean", label_hops=1, label_embedding=True, rich_labels=True)
     model = make_model(config, labels=3)
     inputs = make_inputs(labels=torch.eye(NODES)[:, :3], label_hops=torch.rand(NODES, 1, 3))
     batch = inputs.batch(torch.tensor([5]))
@@ -223,25 +223,6 @@ def test_label_inputs_reach_only_their_tokens() -> None:
     carried = batch.labels[0] @ model.label_weight + batch.labels_around[0] @ model.rich_label_weight
     torch.testing.assert_close(added[1 + HOPS :], carried.detach())
     assert (added[[0, 2]].abs() < 1e-6).all()
-
-
-def test_own_part_is_taken_out_of_the_mean_of_the_own_class() -> None:
-    features = torch.randn(NODES, FEATURES)
-    members = [1, 4, 6]  # class 1, of which node 4 is asked
-    means = torch.stack([torch.zeros(FEATURES), features[members].mean(0)])
-    ids = torch.full((NODES, 1), NODES + 1)
-    own, sizes = torch.full((NODES,), -1), torch.zeros(NODES)
-    own[members], sizes[members] = 1, 3.0
-    hops: tuple[Matrix, ...] = ()
-    device = torch.device("cpu")
-    layout = Layout(0, {"content": 1}, {"content": 2})
-    inputs = Inputs(features, hops, (ids,), (torch.ones(NODES, 1),), layout, device, super_rows=means, own=(own, sizes))
-    model = VCRGraphormer(replace(SMALL, layers=0), layout, num_features=FEATURES, num_outputs=2)
-    for streamed in (False, True):
-        tokens = model.tokens(replace(inputs, streamed=streamed).batch(torch.tensor([4, 2])))[0]
-        weight, rest = model.feature_weights[0], model.score_weight + model.bias
-        torch.testing.assert_close(tokens[0, 1], features[[1, 6]].mean(0) @ weight + rest)
-        torch.testing.assert_close(tokens[1, 1], means[1] @ weight + rest)
 
 
 def test_token_dropout_hides_tokens_but_never_the_target() -> None:

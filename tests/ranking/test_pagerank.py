@@ -150,23 +150,20 @@ def test_value_recall_at_default_settings(medium: tuple[Graph, Connections, Conn
 def test_label_super_nodes_are_reached_at_default_settings(medium: tuple[Graph, Connections, Connections]) -> None:
     graph, _, content = medium
     plain, connected = rank(graph, None, k=20), rank(graph, content, k=20)
-    kept = rank(graph, content, k=20, keep_super=True)
     assert (plain.ids != connected.ids).any(axis=1).mean() > 0.5
-    # A training node sends mass to its label's super node in the first step, so that node is high in its list.
-    for source in np.flatnonzero(content.assignment >= 0)[:50]:
-        assert graph.num_nodes + content.assignment[source] in kept.ids[source]
+    assert connected.ids.max() < graph.num_nodes  # lists hold no super nodes
 
 
-def test_super_node_scores_are_exact_on_small_graphs() -> None:
+def test_scores_by_super_nodes_are_exact_on_small_graphs() -> None:
     graph = graphs.karate_club()
     connections = content_connections(np.arange(34) % 2, np.arange(0, 34, 3))
     for leave_out in (False, True):
-        ranking = rank(graph, connections, k=40, keep_super=True, leave_out=leave_out)
+        ranking = rank(graph, connections, k=40, leave_out=leave_out)
         exact = exact_pagerank(graph, connections, np.arange(34))
         if leave_out:
             exact = np.stack([without_own_edge(graph, connections, u) for u in range(34)])
         exact[np.arange(34), np.arange(34)] = 0
-        np.testing.assert_allclose(as_dense(ranking, 36), exact, atol=1e-6)
+        np.testing.assert_allclose(as_dense(ranking, 34), exact[:, :34], atol=1e-6)
 
 
 def test_threads_and_shards_give_the_same_bits(medium: tuple[Graph, Connections, Connections]) -> None:
@@ -270,8 +267,8 @@ def test_leave_out_does_not_list_what_the_edge_held_together() -> None:
     assignment[[0, *range(4, 1000)]] = 0
     assignment[3] = 1
     graph, connections = Graph.from_edges(edges, 3000), Connections(assignment, 2)
-    ranking = rank(graph, connections, k=10, leave_out=True, sources=[0], keep_super=True)
-    assert set(ranking.ids[0][ranking.ids[0] >= 0]) == {1, 2, 3, 3001}
+    ranking = rank(graph, connections, k=10, leave_out=True, sources=[0])
+    assert set(ranking.ids[0][ranking.ids[0] >= 0]) == {1, 2, 3}
 
 
 def test_ties_are_alike_whether_listed_or_not() -> None:
@@ -329,7 +326,7 @@ def test_a_saved_ranker_ranks_the_same(tmp_path: Path) -> None:
     ranker = Ranker.prepare(graph, structure_connections(graph, 5))
     folder = ranker.save(tmp_path / "ranker", graph)
     opened = Ranker.open(folder, graph)
-    first, second = (one.rank(k=7, leave_out=True, keep_super=True) for one in (ranker, opened))
+    first, second = (one.rank(k=7, leave_out=True) for one in (ranker, opened))
     np.testing.assert_array_equal(first.ids, second.ids)
     np.testing.assert_array_equal(first.scores, second.scores)
     assert (opened.visits, first.visits) == (ranker.visits, second.visits)

@@ -56,7 +56,6 @@ def make_explorer(count: int, classes: int, layout: dict[str, int], total: int) 
     for place in range(first, size):
         ids[:, place] = 2 * ((np.arange(count) + place - first + 1) % count)
     ids[:, first + layout["structure"] - 1] += 1  # an odd node, not in the page
-    ids[:, -2] = total + 1  # a super node
     shown[:, -1] = False  # padding
     ids[:, -1] = -1
     attention = random.dirichlet(np.ones(size), count)
@@ -489,7 +488,6 @@ def test_tokens_are_drawn_and_tabled_with_all_values(visit: "Visit") -> None:
     assert page.locator(".graph .token").count() == 10  # one of eleven is padding
     assert page.locator(".tokens tbody tr").count() == 10
     assert page.locator(".graph .hop").count() == 2
-    assert "super 1" in page.locator(".tokens").inner_text()
     tip = page.get_by_role("tooltip")
     token = page.locator(".graph .token[data-node='2']").first
     token.hover()

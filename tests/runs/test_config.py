@@ -1,7 +1,9 @@
 """Settings come from TOML and --set; what is unknown or of a wrong type is named."""
 
+import json
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +19,7 @@ from vcr_graphormer import (
     generate,
     make_lists,
 )
-from vcr_graphormer.base.checks import unresolved
+from vcr_graphormer.base.checks import REMOVED, unresolved
 from vcr_graphormer.runs.config import Config, load_config, load_run_config, to_toml
 
 
@@ -87,6 +89,38 @@ def test_a_run_is_read_as_what_it_did_before_a_setting_was_there(tmp_path: Path)
     assert load_run_config(file) == Config()
     file.write_text("tokens = 3\n")
     with pytest.raises(ConfigError, match="tokens is 3; it must be a section"):
+        load_run_config(file)
+
+
+def test_removed_settings_at_the_value_that_is_left_change_nothing(tmp_path: Path) -> None:
+    text = to_toml(Config())
+    for section, given in REMOVED.items():
+        lines = [f"{name} = {json.dumps(value)}\n" for name, value in given.items()]
+        text = text.replace(f"[{section}]\n", f"[{section}]\n{''.join(lines)}")
+    assert 'super_tokens = "drop"\nleave_own_label_out = true\n' in text and "feedforward = 2\n" in text
+    (tmp_path / "config.toml").write_text(text)
+    assert load_config(tmp_path / "config.toml") == Config() == load_run_config(tmp_path / "config.toml")
+    assert load_config(overrides=["tokens.super_tokens=drop", "model.feedforward=2"]) == Config()
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "value"),
+    [
+        ("tokens", "super_tokens", "mean"),
+        ("tokens", "leave_own_label_out", False),
+        ("model", "feedforward", 4),
+        ("model", "readout", "sum"),
+        ("training", "schedule", "constant"),
+    ],
+)
+def test_removed_settings_at_other_values_are_refused(section: str, name: str, value: Any, tmp_path: Path) -> None:
+    file, sentence = tmp_path / "config.toml", f"{section}.{name} = {value!r}, which was removed"
+    file.write_text(f"[{section}]\n{name} = {json.dumps(value)}\n")
+    with pytest.raises(ConfigError, match=f"the settings have {sentence}: leave it out"):
+        load_config(file)
+    with pytest.raises(ConfigError, match=f"the settings have {sentence}: leave it out"):
+        load_config(overrides=[f"{section}.{name}={json.dumps(value)}"])
+    with pytest.raises(StoreError, match=f"config.toml has {sentence}: train again"):
         load_run_config(file)
 
 

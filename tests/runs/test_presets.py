@@ -135,7 +135,7 @@ def test_the_papers_variant_is_the_authors_settings_and_nothing_else(name: str) 
     switches = (model.kind_embedding, model.rich_tokens, model.label_hops, model.label_embedding, model.adjacency_rows)
     assert not any((*switches, model.rank_embedding, model.rich_labels))
     assert tokens.content == "auto"
-    assert (model.feature_dropout, model.token_dropout, training.average, tokens.super_tokens) == (0, 0, 0, "drop")
+    assert (model.feature_dropout, model.token_dropout, training.average) == (0, 0, 0)
     assert (model.embedding_dropout, tokens.self_loops, config.data.directed) == (0, False, False)
 
 

@@ -21,7 +21,6 @@ def graph() -> Graph:
 
 CHANGES: list[dict[str, Any]] = [
     {},
-    {"tokens": {"super_tokens": "mean"}},
     {"tokens": {"content": "features", "content_clusters": 3}},
     {"tokens": {"content": "links"}, "model": {"rank_embedding": True}},
     {"tokens": {"content_tokens": 0, "hops": 1, "self_loops": True}},

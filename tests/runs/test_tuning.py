@@ -152,6 +152,11 @@ def test_a_half_written_line_is_written_again(whole: Run, graph: Graph, split: S
     assert len(Tuning.open(folder).entries) == 2
     search_in(folder, graph, split, trials=3)
     assert without_seconds(folder) == without_seconds(whole.path)[:3]
+    older = [json.loads(line) for line in lines[:2]]
+    for row in older:  # removed since
+        row["settings"]["model"]["feedforward"] = 2
+    (folder / "tuning.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in older))
+    assert Tuning.open(folder).entries == Tuning.open(tmp_path / "run").entries[:2]
     (folder / "tuning.jsonl").write_text("".join(lines[:1]) + "{}\n")
     with pytest.raises(StoreError, match="line 2 is damaged: delete it and all lines after it"):
         Tuning.open(folder)

@@ -58,12 +58,11 @@ _LISTS: dict[str, Any] = {"hops": 2, "clusters": 6, "structure_tokens": 4, "cont
 # Name of the case → graph and token settings.
 TOKENS: dict[str, tuple[str, dict[str, Any]]] = {
     "labels": ("plain", {}),
-    "own label kept": ("plain", {"leave_own_label_out": False}),
     "features": ("plain", {"content": "features", "content_clusters": 5}),
     "links": ("plain", {"content": "links"}),
     "propagation": ("plain", {"partitioner": "propagation"}),
-    "super tokens": ("plain", {"super_tokens": "mean", "structure_tokens": 12, "content_tokens": 12}),
-    "super tokens by features": ("plain", {"super_tokens": "mean", "content": "features", "content_tokens": 12}),
+    "longer lists": ("plain", {"structure_tokens": 12, "content_tokens": 12}),
+    "longer lists by features": ("plain", {"content": "features", "content_tokens": 12}),
     "float16": ("plain", {"score_type": "float16"}),
     "structure only": ("plain", {"content_tokens": 0, "hops": 0}),
     "no super nodes": ("plain", {"clusters": 0, "content_tokens": 0}),
@@ -90,10 +89,10 @@ _EVERYTHING = {
 RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "paper": ("plain", {}, {}, {}),
     "everything": ("plain", {}, _EVERYTHING, {"average": 0.9, "label_smoothing": 0.1, "schedule": "cosine"}),
-    "super tokens": ("plain", TOKENS["super tokens"][1], {"rich_tokens": 1, "kind_embedding": True}, {}),
+    "longer lists": ("plain", TOKENS["longer lists"][1], {"rich_tokens": 1, "kind_embedding": True}, {}),
     "links": ("directed", {"content": "links"}, {"rank_embedding": True, "readout": "mean"}, {}),
     "sparse": ("sparse", {"content": "features"}, {"readout": "target", "feature_dropout": 0.2}, {}),
-    "no layers": ("weighted", {"content_tokens": 0}, {"layers": 0, "readout": "sum", "label_hops": 1}, {}),
+    "no layers": ("weighted", {"content_tokens": 0}, {"layers": 0, "readout": "mean", "label_hops": 1}, {}),
     "multilabel": ("multilabel", {}, {"label_hops": 1, "label_embedding": True}, {"label_smoothing": 0.1}),
     "regression": ("regression", {}, {"label_hops": 1, "label_embedding": True}, {}),
     "distinct": (

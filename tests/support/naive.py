@@ -127,7 +127,7 @@ def value_recall(ids: np.ndarray, exact: np.ndarray, sources: np.ndarray, k: int
 
 
 def distinct_lists(
-    rankings: list[list[tuple[int, float]]], counts: list[int], num_nodes: int
+    rankings: list[list[tuple[int, float]]], counts: list[int]
 ) -> tuple[list[list[tuple[int, float]]], list[dict[int, float]]]:
     """The list of one node, kind by kind, and the scores that each kind gives to nodes of earlier kinds.
 
@@ -136,7 +136,7 @@ def distinct_lists(
     lists: list[list[tuple[int, float]]] = []
     shared: list[dict[int, float]] = []
     for ranking, count in zip(rankings, counts, strict=True):
-        taken = {node for earlier in lists for node, _ in earlier if node < num_nodes}
+        taken = {node for earlier in lists for node, _ in earlier}
         new = [(node, score) for node, score in ranking if node not in taken][:count]
         way = ranking[: ranking.index(new[-1])] if new and len(new) == count else ranking
         lists.append(new)
@@ -185,7 +185,7 @@ def transformer(model: Any, inputs: Any, node: int) -> Any:
         others = [math.exp(score) for score in scores]
         vector = current[0] + sum(share / sum(others) * other for share, other in zip(others, current[1:], strict=True))
     else:
-        vector = {"sum": sum(current), "mean": sum(current) / len(current), "target": current[0]}[readout]
+        vector = {"mean": sum(current) / len(current), "target": current[0]}[readout]
     inner = _linear(vector, state, "head.0")
     return _linear(np.array([_gelu(value) for value in inner]), state, "head.2")
 

@@ -32,7 +32,7 @@ from vcr_graphormer.training.trainer import Examples, Trainer
 
 ROOT = Path(__file__).parent.parent.parent
 TWO = ("--standalone", "--nproc-per-node", "2")
-TOKENS = token_config(hops=2, clusters=4, structure_tokens=3, content_tokens=3, super_tokens="mean")
+TOKENS = token_config(hops=2, clusters=4, structure_tokens=3, content_tokens=3)
 MODEL = model_config(hidden_channels=16, heads=2, dropout=0.0, attention_dropout=0.0, kind_embedding=True)
 TRAINING = train_config(epochs=4, batch_size=30, warmup_steps=3, patience=9, learning_rate=0.01, checkpoint_every=3)
 # Case → nodes of its step. The micro-batches of "parts" cut every share; of the one node of "few", most get nothing.

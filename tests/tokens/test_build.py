@@ -19,7 +19,9 @@ from vcr_graphormer import (
     ConfigError,
     Graph,
     GraphError,
+    Kind,
     StoreError,
+    TokenConfig,
     TokenStore,
     content_connections,
     generate,
@@ -29,6 +31,7 @@ from vcr_graphormer import (
     tokenize,
 )
 from vcr_graphormer.base.jobs import JobFolder
+from vcr_graphormer.ranking.connections import Connections
 from vcr_graphormer.tokens import build as tokens
 
 CONFIG = token_config(hops=2, clusters=4, structure_tokens=5, content_tokens=6)
@@ -72,6 +75,10 @@ def test_other_labels_change_no_bit(graph: Graph, train: np.ndarray, tmp_path: P
     assert (third.ids("content") != first.ids("content")).any()
 
 
+def by_training_label(graph: Graph, train: Any, config: TokenConfig) -> Connections:
+    return content_connections(graph.labels, train)
+
+
 def test_own_label_stays_out_of_the_own_list(graph: Graph, train: np.ndarray, tmp_path: Path) -> None:
     """Flip the label of one training node: with leave-out its own list hardly moves, without it does."""
     assert graph.labels is not None
@@ -80,12 +87,13 @@ def test_own_label_stays_out_of_the_own_list(graph: Graph, train: np.ndarray, tm
     flipped[node] = (flipped[node] + 1) % 3
     moved = {}
     for leave_out in (True, False):
-        config = replace(CONFIG, leave_own_label_out=leave_out, hops=0)
+        config = token_config(hops=0, structure_tokens=0, content_tokens=0)
+        kind = Kind("mine", lambda config: 6, connect=by_training_label, own_label_left_out=leave_out)
         stores = [
-            tokenize(replace(graph, labels=labels), train, config, tmp_path / f"{leave_out}{number}")
+            tokenize(replace(graph, labels=labels), train, config, tmp_path / f"{leave_out}{number}", kinds=[kind])
             for number, labels in enumerate((graph.labels, flipped))
         ]
-        lists = [dict(zip(s.ids("content")[node], s.scores("content")[node], strict=True)) for s in stores]
+        lists = [dict(zip(s.ids("mine")[node], s.scores("mine")[node], strict=True)) for s in stores]
         shared = set(lists[0]) & set(lists[1])
         moved[leave_out] = max(abs(lists[0][i] / lists[1][i] - 1) for i in shared) if shared else 1.0
         moved[leave_out] = max(moved[leave_out], 1 - len(shared) / 6)
@@ -184,18 +192,10 @@ def test_unwritable_folder_and_full_disk(
     assert tokenize(graph, train, CONFIG, tmp_path / "t").num_nodes == 1500
 
 
-def test_kinds_of_content_and_super_tokens(graph: Graph, train: np.ndarray, tmp_path: Path) -> None:
+def test_kinds_of_content_and_scores(graph: Graph, train: np.ndarray, tmp_path: Path) -> None:
     by_features = tokenize(graph, None, replace(CONFIG, content_clusters=7), tmp_path / "features")
     assert by_features.config["content"] == "features"
     assert by_features.assignment("content").max() == 6
-    with_super = tokenize(graph, train, replace(CONFIG, super_tokens="mean"), tmp_path / "super")
-    means = with_super.super_features("content")
-    assert means is not None
-    features, labels = np.asarray(graph.features), np.asarray(graph.labels)
-    for label in range(3):
-        expected = features[train[labels[train] == label]].mean(axis=0)
-        np.testing.assert_allclose(means[label], expected, rtol=1e-4, atol=1e-5)
-    assert (with_super.ids("structure") >= graph.num_nodes).any()
     half = tokenize(graph, train, replace(CONFIG, score_type="float16"), tmp_path / "half")
     assert half.scores("content").dtype == np.float16
     none = tokenize(graph, train, token_config(hops=0, structure_tokens=0, content_tokens=0), tmp_path / "none")
@@ -223,7 +223,6 @@ def test_sparse_hops_are_stored_sparse(tmp_path: Path) -> None:
         ({"content": "features", "content_clusters": 9999}, ConfigError, "tokens.content_clusters is 9999"),
         ({"clusters": 9999}, ConfigError, "tokens.clusters is 9999; it must lie between 0 and the number of nodes"),
         ({"content": "colour"}, ConfigError, "tokens.content is 'colour'; it must be auto or labels or features"),
-        ({"super_tokens": "x"}, ConfigError, "tokens.super_tokens is 'x'"),
         ({"score_type": "int8"}, ConfigError, "tokens.score_type is 'int8'"),
         ({"seed": -1}, ConfigError, "seed is -1"),
     ],
@@ -246,8 +245,6 @@ def test_graphs_that_lack_something(graph: Graph, tmp_path: Path) -> None:
         tokenize(replace(graph, labels=None), None, replace(CONFIG, content="labels"), tmp_path / "t")
     with pytest.raises(GraphError, match="pass the training nodes"):
         tokenize(graph, None, replace(CONFIG, content="labels"), tmp_path / "t")
-    with pytest.raises(GraphError, match="has no features to average"):
-        tokenize(replace(graph, features=None), [0], replace(CONFIG, hops=0, super_tokens="mean"), tmp_path / "t")
     with pytest.raises(GraphError, match="train contains node 9999"):
         tokenize(graph, [9999], CONFIG, tmp_path / "t")
     assert not (tmp_path / "t").exists()

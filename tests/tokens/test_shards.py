@@ -65,7 +65,7 @@ def test_other_graphs_by_path(kind: str, tmp_path: Path) -> None:
     edges, weights = generator.integers(0, 900, (2, 6000)), generator.random(6000) + 0.1
     weight = weights if kind == "weighted" else None
     graph = Graph.from_edges(edges, num_nodes=900, edge_weight=weight, directed=kind == "directed")
-    config = token_config(hops=0, content_tokens=0, super_tokens="drop")
+    config = token_config(hops=0, content_tokens=0)
     first = tokenize(graph, None, config, tmp_path / "threads")
     assert all_bytes(tokenize(graph, None, config, tmp_path / "path", executor=Here())) == all_bytes(first)
 

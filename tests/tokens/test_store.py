@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,6 @@ def test_what_it_holds(store: TokenStore) -> None:
     assert again.ids("structure").dtype == np.int32
     assert again.scores("content").dtype == np.float32
     assert again.assignment("structure").shape == (34,)
-    assert again.super_features("structure") is None
     assert isinstance(again.ids("structure"), np.memmap)
     assert "34 nodes, 8 tokens each (1 self, 2 hops, 3 structure, 2 content)" in repr(again)
     with pytest.raises(StoreError, match="has hops 1 to 2, not 3"):
@@ -82,3 +82,26 @@ def test_a_store_that_lacks_an_optional_kind_is_damaged(tmp_path: Path) -> None:
     (store.path / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(StoreError, match="is damaged: its manifest lacks links_ids"):
         TokenStore.open(store.path)
+
+
+def rewrite(store: TokenStore, **removed: Any) -> TokenStore:
+    """Let a store say what older versions wrote into its settings and its identity."""
+    manifest = json.loads((store.path / "manifest.json").read_text())
+    manifest["meta"]["config"] |= removed
+    manifest["meta"]["identity"] |= {f"setting {name}": str(value) for name, value in removed.items()}
+    (store.path / "manifest.json").write_text(json.dumps(manifest))
+    return TokenStore.open(store.path)
+
+
+def test_stores_of_older_versions_open_if_they_did_what_is_left(store: TokenStore) -> None:
+    old = rewrite(store, super_tokens="drop", leave_own_label_out=True)
+    assert (old.config, old.identity, old.settings) == (store.config, store.identity, store.settings)
+    again = tokenize(graphs.karate_club().with_features("degree"), None, CONFIG, store.path)  # not of another setting
+    assert (again.ids("content") == store.ids("content")).all()
+
+
+@pytest.mark.parametrize(("name", "value"), [("super_tokens", "mean"), ("leave_own_label_out", False)])
+def test_stores_of_older_versions_are_refused_otherwise(name: str, value: Any, store: TokenStore) -> None:
+    sentence = f"tokens was made with tokens.{name} = {value!r}, which was removed: tokenize again"
+    with pytest.raises(StoreError, match=sentence):
+        rewrite(store, **{name: value})

@@ -194,7 +194,7 @@ def test_weights_that_no_label_speaks_of(graph: Graph, split: Split, optimizer: 
     # A feature that no node has: with AdamW its weight shrinks a little, with Adam by the whole rate.
     blind = replace(graph, features=np.concatenate([np.asarray(graph.features), np.zeros((120, 1), np.float32)], 1))
     training = train_config(
-        learning_rate=0.1, warmup_steps=0, schedule="constant", optimizer=optimizer, weight_decay=0.01
+        learning_rate=0.1, final_learning_rate=0.1, warmup_steps=0, optimizer=optimizer, weight_decay=0.01
     )
     trainer = make_trainer(blind, split, training)
     with torch.no_grad():

@@ -40,7 +40,7 @@ def test_choices() -> None:
     cpu = torch.device("cpu")
     assert choose_precision("auto", cpu) == choose_precision("float32", cpu) == torch.float32
     assert choose_precision("bfloat16", cpu) == torch.bfloat16
-    model = model_config(hidden_channels=512, feedforward=2)
+    model = model_config(hidden_channels=512)
     assert choose_micro_batch(0, 2000, 37, model, cpu) == (24 << 20) // (4 * 37 * 512 * 3) == 110
     assert choose_micro_batch(0, 50, 37, model, cpu) == 50
     assert choose_micro_batch(9, 2000, 37, model, cpu) == 9

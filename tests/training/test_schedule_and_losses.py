@@ -28,7 +28,7 @@ def test_schedules() -> None:
     assert learning_rate(6, 100, cosine) == pytest.approx(0.6)
     assert learning_rate(5, 100, cosine) == pytest.approx(0.2 + 0.8 * (1 + math.cos(math.pi / 4)) / 2)
     assert learning_rate(8, 100, cosine) == pytest.approx(0.2)
-    assert learning_rate(99, 100, replace(linear, schedule="constant")) == 1.0
+    assert learning_rate(99, 100, replace(linear, final_learning_rate=1.0)) == 1.0
     # decay_steps 0: the floor is reached at the last step. Warm-up longer than training is no error.
     assert learning_rate(100, 100, replace(linear, decay_steps=0)) == pytest.approx(0.2)
     assert learning_rate(3, 10, replace(linear, warmup_steps=400)) == pytest.approx(3 / 400)

@@ -271,7 +271,6 @@ CHANGES: dict[str, Any] = {
     "hidden_channels": 32,
     "heads": 4,
     "layers": 2,
-    "feedforward": 3,
     "dropout": 0.3,
     "attention_dropout": 0.3,
     "readout": "mean",

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field, fields
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ConfigError, GraphError
+from ..errors import ConfigError, GraphError, VCRError
 
 Array: TypeAlias = NDArray[Any]
 LARGEST_ID = np.iinfo(np.int32).max  # node ids are stored as int32
+# Settings that older versions had, by section, at the value that does what this version always does (docs/log.md).
+REMOVED: Mapping[str, Mapping[str, Any]] = {
+    "tokens": {"super_tokens": "drop", "leave_own_label_out": True},
+    "model": {"feedforward": 2},
+}
+# Values that older versions had, of settings that are left.
+REMOVED_VALUES: Mapping[str, Mapping[str, Any]] = {"model": {"readout": "sum"}, "training": {"schedule": "constant"}}
 AUTO = -1  # a number that is chosen from the graph and the training nodes; "auto" in TOML and on the command line
 
 
@@ -150,3 +158,18 @@ def check_choice(config: Any, section: str, name: str, allowed: tuple[str, ...])
     """Refuse a setting that is not one of the allowed texts."""
     if getattr(config, name) not in allowed:
         raise ConfigError(f"{section}.{name} is {getattr(config, name)!r}; it must be {' or '.join(allowed)}")
+
+
+def without_removed(
+    section: str, values: Mapping[str, Any], *, subject: str, way: str, error: type[VCRError] = ConfigError
+) -> dict[str, Any]:
+    """Return settings of a file without those that were removed; refuse values that this version cannot follow.
+
+    >>> without_removed("model", {"layers": 1, "feedforward": 2}, subject="the run has", way="train again")
+    {'layers': 1}
+    """
+    kept, gone = REMOVED.get(section, {}), REMOVED_VALUES.get(section, {})
+    for name, value in values.items():
+        if (name in kept and value != kept[name]) or (name in gone and value == gone[name]):
+            raise error(f"{subject} {section}.{name} = {value!r}, which was removed: {way}")
+    return {name: value for name, value in values.items() if name not in kept}

@@ -253,12 +253,9 @@ def print_explanation(explanation: Explanation) -> None:
     for column in ("token", "node", "score", "hops away", "training label", "attention", "readout", "effect"):
         table.add_column(column, justify="left" if column in ("token", "training label") else "right")
     for token in explanation.tokens:
-        if token.super_node is not None:
-            node = f"super node {token.super_node}"
-        elif token.node is None:
-            node = ""
-        else:
-            node = str(token.node) if token.name is None else f"{token.node} {escape(token.name)}"
+        node = "" if token.node is None else str(token.node)
+        if token.name is not None:
+            node = f"{token.node} {escape(token.name)}"
         table.add_row(
             f"hop {token.hop}" if token.hop is not None else " + ".join(token.kinds),
             node,

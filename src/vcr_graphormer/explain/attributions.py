@@ -42,8 +42,7 @@ class Attributions:
     shown : bool [m, S]
         False for padding.
     ids, scores : [m, S]
-        The node of each token and its score by the kind of its place. The node is -1 for hops and padding, n + s for
-        super node s.
+        The node of each token and its score by the kind of its place. The node is -1 for hops and padding.
     layout : Layout
         The kind of token at each place of a list.
     shared : float32 [m, k, kinds - 1] or None
@@ -157,9 +156,6 @@ def attribute(
     }
     arrays["without"] = dict(zip(inputs.layout.groups, np.moveaxis(arrays["without"], 1, 0), strict=True))
     ids, scores = _ids_and_scores(inputs, nodes)
-    for kind in inputs.layout.supers:  # numbered across kinds in the inputs, by kind everywhere else
-        own = ids[:, inputs.layout.places(kind)]
-        own[own >= inputs.num_nodes] -= inputs.layout.super_offset(kind)
     shared = inputs.shared_scores(torch.from_numpy(nodes).to(inputs.home))
     arrays["shared"] = None if shared is None else shared.cpu().numpy()
     return Attributions(nodes=nodes, ids=ids, scores=scores, layout=inputs.layout, **arrays)

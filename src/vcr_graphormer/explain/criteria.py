@@ -155,8 +155,7 @@ def _join(hops: _Covered, neighbours: _Covered, *, num_hops: int, num_neighbours
 
 
 def _cover_by_lists(graph: Graph, ids: Any, *, nodes: Any, clusters: Any, count: int) -> _Covered:
-    """Return what lists of neighbours cover; super nodes and padding do not count."""
-    ids = np.where((ids >= 0) & (ids < graph.num_nodes), ids, -1)
+    """Return what lists of neighbours cover; padding does not count."""
     shown = ids >= 0
     distances = hop_distances(graph, nodes, ids)
     near = np.array([len(np.unique(row[direct])) for row, direct in zip(ids, distances == 1, strict=True)])

@@ -22,7 +22,7 @@ def hop_distances(
     Parameters
     ----------
     targets
-        Node ids [m, k]; ids that are not in the graph (padding, super nodes) get -1.
+        Node ids [m, k]; ids that are not in the graph, such as padding, get -1.
     most_visits
         Arcs followed from one source before the search gives up.
 

@@ -28,7 +28,6 @@ class Token:
     hop: int | None
     node: int | None
     name: str | None
-    super_node: int | None
     score: float
     distance: int | None
     label: str | None
@@ -70,14 +69,13 @@ def describe(graph: Graph, attributions: Attributions, row: int, train: NDArray[
     tokens = []
     for place in np.flatnonzero(attributions.shown[row]):
         kind, token = layout.names[kinds[place]], int(attributions.ids[row, place])
-        is_node = 0 <= token < graph.num_nodes
+        is_node = token >= 0
         tokens.append(
             Token(
                 kind=kind,
                 hop=int(place) if kind == HOP else None,
                 node=token if is_node else None,
                 name=_name(graph, token) if is_node else None,
-                super_node=token - graph.num_nodes if token >= graph.num_nodes else None,
                 score=float(attributions.scores[row, place]),
                 distance=int(place) if kind == HOP else int(distances[place]) if distances[place] >= 0 else None,
                 # The node's own label is not an input of its prediction, so it is not shown.

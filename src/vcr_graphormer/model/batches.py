@@ -34,7 +34,7 @@ class Batch:
     nodes : [B]
         Ids of the nodes.
     place : [B, 1 + k]
-        Index of the node and of each neighbour in `rows`; super nodes follow the rows. 0 for padding.
+        Index of the node and of each neighbour in `rows`; 0 for padding.
     scores : [B, S]
         Weight of each token: 1 for the node, (L-l+1) / (1+…+L) for hop l, the score by the kind of
         its place for a neighbour.
@@ -44,17 +44,12 @@ class Batch:
         Hop features of the nodes: (P^l X)(u).
     rows : matrices [rows, d], the last maybe [rows, n]
         Features X(i), with rich tokens (PX)(i) … too, and maybe A(i, :). Empty if the rows are projected already.
-    super_rows : [count, d] or None
-        Mean features of super nodes, where they may be tokens.
-    own : ([B], [B], [B, d]) or None
-        Of a training node: the super node of its class (-1 for none), the members of the class, and its own features.
-        The model takes these out of the mean of the class.
     label_hops : [B, l, c] or None
         Training labels around the node, its own left out.
     labels : [B, k, c] or None
         Training labels of the neighbours; zero rows for those without.
     labels_around : [B, k, c] or None
-        Training labels around the neighbours, the target's own left out; zero rows for padding and super nodes.
+        Training labels around the neighbours, the target's own left out; zero rows for padding.
     shared : [B, k, kinds - 1] or None
         Scores of the neighbours by later kinds than their own, 0 for those that a kind does not propose. The first kind
         is left out. None if lists are not distinct.
@@ -66,8 +61,6 @@ class Batch:
     mask: Tensor | None
     hops: tuple[Matrix, ...]
     rows: tuple[Matrix, ...] = ()
-    super_rows: Tensor | None = None
-    own: tuple[Tensor, Tensor, Matrix] | None = None
     label_hops: Tensor | None = None
     labels: Tensor | None = None
     labels_around: Tensor | None = None
@@ -85,8 +78,7 @@ class Batch:
         """Return the batch of the nodes start … stop - 1, without rows."""
         if (start, stop) == (0, len(self)):
             return replace(self, rows=())
-        cut = partial(slice_rows, start=start, stop=stop)
-        return replace(replace(self, rows=(), super_rows=None)._map(cut), super_rows=self.super_rows)
+        return replace(self, rows=())._map(partial(slice_rows, start=start, stop=stop))
 
     def to(self, device: torch.device) -> Batch:
         """Return the batch on another device."""
@@ -118,7 +110,7 @@ class Inputs:
     hops : L matrices [n, d]
         Hop features P^l X.
     ids, scores : [n, k], in one piece or several side by side
-        Neighbours, kind by kind. -1 is padding, n + s is super node s, counted over all kinds.
+        Neighbours, kind by kind. -1 is padding.
     shared : [n, p] per kind after the first
         Scores of the first p neighbours by this kind, see `TokenLists.shared`. Empty if lists are not distinct.
     layout : Layout
@@ -141,8 +133,6 @@ class Inputs:
     device: torch.device
     streamed: bool = False
     rich_tokens: int = 0
-    super_rows: Tensor | None = None
-    own: tuple[Tensor, Tensor] | None = None
     label_hops: Tensor | None = None
     labels: Tensor | None = None
     rich_labels: tuple[Tensor, Tensor, Tensor] | None = None
@@ -216,9 +206,7 @@ class Inputs:
             mask = torch.cat([shown, ids >= 0], 1)
         labels = None
         if self.labels is not None:
-            is_node = (ids >= 0) & (ids < self.num_nodes)
-            labels = self.labels[torch.where(is_node, neighbours, 0)] * is_node[..., None]
-        own = None if self.own is None else (self.own[0][nodes], self.own[1][nodes], select(self.features, nodes))
+            labels = self.labels[neighbours] * (ids >= 0)[..., None]
         return Batch(
             nodes=nodes,
             place=place,
@@ -226,8 +214,6 @@ class Inputs:
             mask=mask,
             hops=tuple(select(hop, nodes) for hop in self.hops),
             rows=rows,
-            super_rows=self.super_rows,
-            own=own,
             label_hops=None if self.label_hops is None else self.label_hops[nodes],
             labels=labels,
             labels_around=self._labels_around(nodes, ids),
@@ -239,9 +225,8 @@ class Inputs:
         if self.rich_labels is None:
             return None
         around, weights, known = self.rich_labels
-        is_node = (ids >= 0) & (ids < self.num_nodes)
-        others = around[torch.where(is_node, ids, 0).long()] - weights[nodes].double()[..., None] * known[nodes, None]
-        return (((others / GRID + OFFSET).round() * GRID + 0.0) * is_node[..., None]).float()
+        others = around[ids.clamp(min=0).long()] - weights[nodes].double()[..., None] * known[nodes, None]
+        return (((others / GRID + OFFSET).round() * GRID + 0.0) * (ids >= 0)[..., None]).float()
 
     def shared_scores(self, nodes: Tensor) -> Tensor | None:
         """Return the scores of some nodes' neighbours by later kinds than their own, as in `Batch`."""
@@ -269,13 +254,11 @@ class Inputs:
         """
         if self.takes_all_rows(len(place)):
             return place, self.sources
-        nodes = torch.where(place < self.num_nodes, place, place[:, :1])  # super nodes have no row
         if self.same_shapes:
-            needed, index = nodes.flatten(), torch.arange(nodes.numel(), device=place.device).view_as(place)
+            needed, index = place.flatten(), torch.arange(place.numel(), device=place.device).view_as(place)
         else:
-            needed, index = torch.unique(nodes, return_inverse=True)
-        place = torch.where(place < self.num_nodes, index, place - self.num_nodes + len(needed))
-        return place, tuple(select(source, needed) for source in self.sources)
+            needed, index = torch.unique(place, return_inverse=True)
+        return index, tuple(select(source, needed) for source in self.sources)
 
     def batches(self, nodes: Tensor, size: int, with_rows: bool = True) -> Iterator[Batch]:
         """Return batches of consecutive `nodes`."""

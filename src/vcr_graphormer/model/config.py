@@ -8,7 +8,7 @@ from ..base.checks import AUTO, check_choice, check_fraction, check_resolved, ch
 from ..errors import ConfigError
 
 COMBINATIONS = ("joint", "gated")
-READOUTS = ("attention", "mean", "sum", "target")
+READOUTS = ("attention", "mean", "target")
 MOST_LABEL_HOPS = 4  # for more, taking a node's own label out needs the third power of P
 
 
@@ -30,14 +30,12 @@ class ModelConfig:
     combine : str
         `joint`: one path reads the whole list, as in the paper. `gated`: a first path without encoder layers reads the
         node and its hops, a second path the whole list. A learned gate says how much of the second is added.
-    feedforward : int
-        Width of the feed-forward part, in multiples of `hidden_channels`.
     dropout : float
         Fraction of the outputs of attention and feed-forward parts that are hidden while training.
     attention_dropout : float
         Fraction of attention weights that are hidden while training.
     readout : str
-        How tokens become one vector: `attention` (the target plus weighted others), `mean`, `sum` or `target`.
+        How tokens become one vector: `attention` (the target plus weighted others), `mean` or `target`.
     kind_embedding : bool
         Whether to learn a vector per kind of token: the node, each hop, each kind of neighbour.
     rank_embedding : bool
@@ -54,7 +52,6 @@ class ModelConfig:
         Whether each node token carries which nodes it is linked to: A(i, :).
     normalize_rows : bool
         Whether the features of each node, and of each of its hops, are divided by the sum of their absolute values.
-        Super nodes keep theirs.
     feature_dropout : float
         Fraction of the entries of input features that are hidden while training.
     embedding_dropout : float
@@ -72,10 +69,9 @@ class ModelConfig:
     combine: str = setting(
         "gated", "joint: one path reads all tokens; gated: neighbours come in through a learned gate"
     )
-    feedforward: int = setting(2, "width of the feed-forward part, in multiples of hidden_channels")
     dropout: float = setting(AUTO, "fraction of the outputs of attention and feed-forward parts hidden in training")
     attention_dropout: float = setting(0.1, "fraction of attention weights hidden in training")
-    readout: str = setting("attention", "attention (target token plus weighted others), mean, sum or target")
+    readout: str = setting("attention", "attention (target token plus weighted others), mean or target")
     kind_embedding: bool = setting(True, "learn a vector per kind of token: self, each hop, each kind of neighbour")
     rank_embedding: bool = setting(True, "learn a vector per rank in each list of neighbours")
     rich_tokens: int = setting(AUTO, "hops that each node token carries besides its features: (PX)(i) … (P^r X)(i)")
@@ -92,7 +88,7 @@ class ModelConfig:
 
     def check(self, num_hops: int) -> ModelConfig:
         """Refuse values out of range, or more hops than the token lists have."""
-        for name in ("hidden_channels", "heads", "feedforward"):
+        for name in ("hidden_channels", "heads"):
             check_whole(self, "model", name, 1)
         for name in ("layers", "rich_tokens", "label_hops"):
             check_whole(self, "model", name, 0)

@@ -92,22 +92,16 @@ def make_inputs(
         listed = np.concatenate([lists.ids(kind) for kind in lists.layout.counts], 1)
         around_nodes, from_targets = labels_around(graph, labels, listed, self_loops=self_loops)
         rich = _tensor(around_nodes, home), _tensor(from_targets, home), _tensor(labels, home)
-    ids = {kind: _tensor(lists.ids(kind), home) for kind in lists.layout.counts}
-    for kind in lists.layout.supers:
-        offset = lists.layout.super_offset(kind)
-        ids[kind] = torch.where(ids[kind] >= graph.num_nodes, ids[kind] + offset, ids[kind]) if offset else ids[kind]
     return Inputs(
         features=convert("features"),
         hops=tuple(convert(name) for name in matrices if name.startswith("hop ")),
-        ids=_joined(list(ids.values()), streamed),
+        ids=_joined([_tensor(lists.ids(kind), home) for kind in lists.layout.counts], streamed),
         scores=_joined([_tensor(lists.scores(kind), home) for kind in lists.layout.counts], streamed),
         shared=shared_scores(lists, home),
         layout=lists.layout,
         device=device,
         streamed=streamed,
         rich_tokens=model.rich_tokens,
-        super_rows=super_rows(lists, home),
-        own=own_super_nodes(lists, home),
         label_hops=around,
         labels=torch.from_numpy(labels).to(home) if labels is not None and model.label_embedding else None,
         rich_labels=rich,
@@ -180,25 +174,3 @@ def shared_scores(lists: TokenLists, home: torch.device) -> tuple[Tensor, ...]:
         return ()
     nothing = np.empty((lists.num_nodes, 0), np.float32)
     return tuple(_tensor(nothing if array is None else array, home) for array in arrays)
-
-
-def super_rows(lists: TokenLists, home: torch.device) -> Tensor | None:
-    """Return the mean features of all super nodes, kind by kind; None if no super node is a token."""
-    if not lists.layout.supers:
-        return None
-    return torch.cat([_tensor(lists.super_features(kind), home, dtype=torch.float32) for kind in lists.layout.supers])
-
-
-def own_super_nodes(lists: TokenLists, home: torch.device) -> tuple[Tensor, Tensor] | None:
-    """Return the index of each training node's own class among the super nodes, and the size of that class.
-
-    Return None if no class mean could reveal a node's own label.
-    """
-    for kind, count in lists.layout.supers.items():
-        if count and lists.leaves_out(kind):
-            classes = np.asarray(lists.assignment(kind))
-            sizes = np.bincount(classes[classes >= 0], minlength=count)
-            own = np.where(classes >= 0, classes + lists.layout.super_offset(kind), -1)
-            own_sizes = np.where(classes >= 0, sizes[classes], 0)
-            return _tensor(own, home, dtype=torch.int64), _tensor(own_sizes, home, dtype=torch.float32)
-    return None

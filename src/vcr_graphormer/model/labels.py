@@ -75,19 +75,18 @@ def labels_around(
     label_rows
         The rows of `label_matrix` (Y).
     ids
-        The neighbours of each node [n, k]; negative ids are padding, ids from n on super nodes.
+        The neighbours of each node [n, k]; negative ids are padding.
 
     >>> path = Graph.from_edges([[0, 0], [1, 1]], labels=[0, 1])
     >>> [array.tolist() for array in labels_around(path, np.eye(2, dtype=np.float32), np.array([[1], [0]], np.int32))]
     [[[0.0, 1.0], [1.0, 0.0]], [[1.0], [1.0]]]
     """
     step = normalized_adjacency(graph, self_loops)
-    is_node = (ids >= 0) & (ids < graph.num_nodes)
     targets = np.broadcast_to(np.arange(graph.num_nodes)[:, None], ids.shape)
     weights = np.zeros(ids.shape, np.float32)
     for start in range(0, graph.num_nodes, _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
-        shown = is_node[rows]
+        shown = ids[rows] >= 0
         weights[rows][shown] = np.asarray(step[ids[rows][shown], targets[rows][shown]]).ravel()
     return step.astype(np.float64) @ label_rows.astype(np.float64), weights
 

@@ -34,11 +34,6 @@ def mean(tokens: Tensor, shown: Tensor, score: nn.Module | None) -> Tensor:
     return shown / shown.sum(1, keepdim=True).clamp(min=1)
 
 
-def total(tokens: Tensor, shown: Tensor, score: nn.Module | None) -> Tensor:
-    """Give every shown token the weight 1."""
-    return shown
-
-
 def target(tokens: Tensor, shown: Tensor, score: nn.Module | None) -> Tensor:
     """Give the target the weight 1 and all others 0."""
     weights = torch.zeros_like(shown)
@@ -46,5 +41,5 @@ def target(tokens: Tensor, shown: Tensor, score: nn.Module | None) -> Tensor:
     return weights
 
 
-READOUTS: dict[str, Readout] = {"attention": attention, "mean": mean, "sum": total, "target": target}
+READOUTS: dict[str, Readout] = {"attention": attention, "mean": mean, "target": target}
 SCORED = (attention,)  # readouts that have a learned score

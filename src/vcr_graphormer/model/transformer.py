@@ -18,6 +18,7 @@ from .matrices import Matrix, project, row_sums
 from .readouts import READOUTS, SCORED
 
 _GATE_START = 0.55  # half open, for tanh(0.55) = 0.5: from 0 a gate hardly opens in few steps (docs/log.md)
+_FEEDFORWARD = 2  # width of the feed-forward part, in multiples of `hidden_channels`; as in NAGphormer
 _EMBEDDING_SCALE = 0.02  # standard deviation of new embeddings, as in BERT: small, so that the features rule at first
 
 
@@ -34,7 +35,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        width, inner = config.hidden_channels, config.hidden_channels * config.feedforward
+        width, inner = config.hidden_channels, config.hidden_channels * _FEEDFORWARD
         self.heads, self.attention_dropout = config.heads, config.attention_dropout
         self.first_norm = nn.LayerNorm(width)
         self.query_key_value = nn.Linear(width, 3 * width)
@@ -212,14 +213,12 @@ class VCRGraphormer(ListReader):
             first, second = first * (draw < 1 - without_first), second * (draw >= without_second)
         return first, second
 
-    def project_rows(self, rows: tuple[Matrix, ...], super_rows: Tensor | None = None) -> Tensor:
-        """Return the projection of every row, X W₀ + (PX) W₁ + … + b, and then of every super node."""
+    def project_rows(self, rows: tuple[Matrix, ...]) -> Tensor:
+        """Return the projection of every row, X W₀ + (PX) W₁ + … + b."""
         weights = list(self.feature_weights)
         total = self._project(rows[0], weights[0])
         for matrix, weight in zip(rows[1:], weights[1:], strict=True):
             total = total + self._project(matrix, weight)
-        if super_rows is not None:
-            total = torch.cat([total, project(super_rows, weights[0])])
         return total + self.bias
 
     def _project(self, matrix: Matrix, weight: Tensor) -> Tensor:
@@ -230,10 +229,8 @@ class VCRGraphormer(ListReader):
     def tokens(self, batch: Batch, projected: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Return the projected token lists [B, S, h] and the mask, with dropout of entries and of tokens."""
         if projected is None:
-            projected = self.project_rows(batch.rows, batch.super_rows)
+            projected = self.project_rows(batch.rows)
         tokens = self._gather(batch, projected)  # (batch, tokens, hidden)
-        if batch.own is not None and batch.super_rows is not None:
-            tokens = self._without_own(tokens, batch, num_rows=len(projected) - len(batch.super_rows))
         tokens = torch.addcmul(tokens, batch.scores.to(tokens.dtype)[..., None], self.score_weight)
         if tokens.shape[1] != self.layout.num_tokens:
             raise ConfigError(
@@ -272,20 +269,6 @@ class VCRGraphormer(ListReader):
         hop_index = starts + torch.arange(size, device=device)[:, None]  # (batch, hops)
         index = torch.cat([batch.place[:, :1], hop_index, batch.place[:, 1:]], 1)
         return F.embedding(index, torch.cat([projected, *hops]) if hops else projected)
-
-    def _without_own(self, tokens: Tensor, batch: Batch, *, num_rows: int) -> Tensor:
-        """Take the target's features out of the mean of its class: (members · mean - own) / (members - 1).
-
-        As in the mean, they are X(u) W₀ + b: without dropout, and without what rich tokens add.
-        """
-        assert batch.own is not None
-        own_class, members, features = batch.own
-        itself = (project(features, self.feature_weights[0]) + self.bias)[:, None]
-        others = (members - 1).clamp(min=1)[:, None, None]
-        is_own = (batch.place[:, 1:] - num_rows == own_class[:, None]) & (own_class[:, None] >= 0)
-        is_own = F.pad(is_own, (self.layout.first_neighbour, 0))[..., None]
-        without = (members[:, None, None] * tokens - itself) / others
-        return torch.where(is_own, without.to(tokens.dtype), tokens)
 
     def _hide_some(self, batch: Batch, tokens: Tensor) -> Tensor | None:
         if not (self.training and self.config.token_dropout):

@@ -57,7 +57,7 @@ def rank(
 ) -> Ranking:
     """Find the top k nodes of the personalized PageRank of each source on the rewired graph.
 
-    Lists hold neither the source itself nor, unless `keep_super`, super nodes.
+    Lists hold neither the source itself nor super nodes.
 
     Parameters
     ----------
@@ -68,8 +68,7 @@ def rank(
     sources
         Node ids; default all nodes.
     **how
-        `tolerance`, `leave_out`, `keep_super` and `threads` as in `Effort`; `seed`, `partitioner` and `budget` as in
-        `Preparation`.
+        `tolerance`, `leave_out` and `threads` as in `Effort`; `seed`, `partitioner` and `budget` as in `Preparation`.
 
     >>> from vcr_graphormer import Graph
     >>> ranking = rank(Graph.from_edges([[0, 1, 2], [1, 2, 3]]), k=2, sources=[0])
@@ -87,7 +86,6 @@ class Options(TypedDict, total=False):
 
     tolerance: float
     leave_out: bool
-    keep_super: bool
     seed: int
     partitioner: str
     budget: int
@@ -174,7 +172,6 @@ class Ranker:
         k: int = 20,
         tolerance: float = TOLERANCE,
         leave_out: bool = False,
-        keep_super: bool = False,
         threads: int | None = None,
     ) -> Ranking:
         """Rank some sources (default: all nodes); parameters as in `Effort`."""
@@ -197,9 +194,7 @@ class Ranker:
             scratch, visits = new_scratch(vectors.limit, len(kth), self.directed), 0
             for rows in own_blocks:
                 lists, graph = (ids[rows], scores[rows]), (self.arcs, self.assignment, self.members)
-                visits += rank_sources(
-                    nodes[rows], leave_out, keep_super, *graph, vectors, kth, scratch, limits, *lists
-                )
+                visits += rank_sources(nodes[rows], leave_out, *graph, vectors, kth, scratch, limits, *lists)
                 ids[rows], scores[rows] = lists
             return visits
 

@@ -74,15 +74,12 @@ class Effort(TypedDict, total=False):
         slower.
     leave_out : bool
         Whether to rank each source as if it had no edge to its super node.
-    keep_super : bool
-        Whether super nodes may be in the lists.
     threads : int or None
         Default: all cores this process may use. No result depends on it.
     """
 
     tolerance: float
     leave_out: bool
-    keep_super: bool
     threads: int | None
 
 

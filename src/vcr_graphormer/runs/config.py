@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from ..base.checks import AUTO, may_be_auto
+from ..base.checks import AUTO, may_be_auto, without_removed
 from ..data.datasets import DataConfig
 from ..errors import ConfigError, StoreError, unknown_name
 from ..model.config import ModelConfig
@@ -93,13 +93,19 @@ def read_tables(
         if section not in sections:
             raise unknown_name("section", section, sections)
         values.setdefault(section, {})[key] = value
-    return values
+    way = "leave it out"
+    return {name: without_removed(name, table, subject="the settings have", way=way) for name, table in values.items()}
 
 
 def load_run_config(file: str | Path) -> Config:
-    """Read the settings that a run wrote; those that are younger than the run are what it did without them."""
+    """Read the settings that a run wrote; those that are younger than the run are what it did without them.
+
+    Settings that were removed since are left out; a run that is different without them is refused.
+    """
     values = read_toml(file)
     _check_sections(values)
+    how: dict[str, Any] = {"subject": f"{file} has", "way": "train again", "error": StoreError}
+    values = {name: without_removed(name, table, **how) for name, table in values.items()}
     return build_config(values | {name: {**given, **values.get(name, {})} for name, given in BEFORE.items()})
 
 

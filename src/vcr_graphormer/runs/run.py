@@ -45,7 +45,7 @@ _LISTS_AT_ONCE_CPU, _LISTS_AT_ONCE_GPU = 64, 4096
 # Settings that must be equal in the run and in the token lists that its model reads.
 _LIST_SETTINGS = (
     *("hops", "structure_tokens", "content_tokens", "link_tokens", "nearest_tokens"),
-    *("distinct", "super_tokens", "self_loops"),
+    *("distinct", "self_loops"),
 )
 
 

@@ -24,7 +24,7 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.checks import check_seed, is_number, is_whole
+from ..base.checks import check_seed, is_number, is_whole, without_removed
 from ..base.files import claim, read_json, read_npz, write_json
 from ..base.folders import digest
 from ..data.datasets import DataConfig
@@ -568,6 +568,7 @@ def _read_entries(file: Path) -> list[TuningTrial]:
     if not file.is_file():
         return []
     lines = file.read_bytes().split(b"\n")[:-1]
+    how: dict[str, Any] = {"subject": f"{file} has", "way": "begin the search again", "error": StoreError}
     entries = []
     for number, line in enumerate(lines, start=1):
         try:
@@ -576,5 +577,6 @@ def _read_entries(file: Path) -> list[TuningTrial]:
             raise StoreError(f"{file} line {number} is damaged: delete it and all lines after it") from error
         if entry.number != number:
             raise StoreError(f"{file} line {number} is trial {entry.number}: delete it and all lines after it")
-        entries.append(entry)
+        tables = {name: without_removed(name, table, **how) for name, table in entry.settings.items()}
+        entries.append(replace(entry, settings=tables))
     return entries

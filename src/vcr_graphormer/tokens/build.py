@@ -29,7 +29,7 @@ from .adapt import adapt_tokens
 from .config import TokenConfig
 from .distinct import leave_repeats_out, places_before
 from .hops import Step, propagate
-from .kinds import Kind, Train, kinds_of, member_means, resolve
+from .kinds import Kind, Train, kinds_of, resolve
 from .lists import SPARSE_PARTS, coarse_clusters, hop_arrays, open_hop, preparation
 from .resources import check_resources
 from .shards import SavedRanker, Shard, rank_shards
@@ -91,7 +91,7 @@ def tokenize(
         about = {**settings.to_dict(), "num_features": graph.num_features}
         meta: dict[str, Any] = {"config": about, "identity": identity}
         if kinds:
-            meta["kinds"] = [[kind.name, kind.leaves_out(settings)] for kind in kinds]
+            meta["kinds"] = [[kind.name, kind.own_label_left_out] for kind in kinds]
         write_manifest(folder, KIND, version=FORMAT_VERSION, arrays=arrays, meta=meta, checksums=work.checksums)
         # Measurements lie beside the complete store, not in it: its bytes depend on its input alone.
         with replace_file(folder / "stages.json") as temporary:
@@ -161,9 +161,8 @@ class _Job:
     def rank_all(self) -> dict[str, Array]:
         """Return the arrays of every kind of neighbours, by name; compute those that are not finished."""
         arrays: dict[str, Array] = {}
-        always = ("ids", "scores", "assignment", *(("means",) if self.config.super_tokens == "mean" else ()))
         for kind in self.kinds:
-            parts = (*always, *(("shared",) if kind.name in self._before else ()))
+            parts = ("ids", "scores", "assignment", *(("shared",) if kind.name in self._before else ()))
             finished = {f"{kind.name}_{part}": self.work.open(f"{kind.name}_{part}") for part in parts}
             if any(array is None for array in finished.values()):
                 with self._stage(f"{kind.name} connections"):
@@ -195,7 +194,7 @@ class _Job:
         Shards do not depend on other kinds. Nodes of `earlier` lists are left out where shards are joined.
         """
         num_nodes, tokens = self.graph.num_nodes, self._counts[kind.name]
-        shards = self._shards(kind, connections) if tokens else []
+        shards = self._shards(kind) if tokens else []
         missing = [shard for shard in shards if not shard.is_whole()]
         if missing:
             ranker = self._prepare(kind, connections)
@@ -208,9 +207,6 @@ class _Job:
             if tokens:
                 blocks = (self._lists(kind, shard, earlier=earlier)[part] for shard in shards)
             yield name, self.work.write_blocks(name, (num_nodes, width), dtype, blocks)
-        if self.config.super_tokens == "mean":
-            means = member_means(self.graph.features, connections)
-            yield f"{kind.name}_means", self.work.write(f"{kind.name}_means", means)
         yield f"{kind.name}_assignment", self.work.write(f"{kind.name}_assignment", connections.assignment)
 
     def _lists(self, kind: Kind, shard: Shard, *, earlier: list[Array]) -> dict[str, Array]:
@@ -223,11 +219,10 @@ class _Job:
             ranking["scores"],
             earlier=np.concatenate([ids[shard.start : shard.stop] for ids in earlier], 1),
             count=self._counts[kind.name],
-            num_nodes=self.graph.num_nodes,
             score_type=self.config.score_type,
         )
 
-    def _shards(self, kind: Kind, connections: Connections) -> list[Shard]:
+    def _shards(self, kind: Kind) -> list[Shard]:
         num_nodes = self.graph.num_nodes
         size = max(SOURCES_AT_ONCE, -(-num_nodes // MOST_SHARDS))
         ranges = [(start, min(start + size, num_nodes)) for start in range(0, num_nodes, size)]
@@ -238,7 +233,7 @@ class _Job:
         folder = self.work.parts.absolute()
         tokens, more = self._counts[kind.name], self._before.get(kind.name, 0)
         how: dict[str, Any] = {"tokens": tokens + more, "effort": kind.effort(self.config, more)}
-        how["limit"] = num_nodes + connections.count
+        how["limit"] = num_nodes
         return [Shard(folder / f"{kind.name}-{start}-{stop}-{job}.npz", start, stop, **how) for start, stop in ranges]
 
     def _prepare(self, kind: Kind, connections: Connections) -> NodeRanker | SavedRanker:

@@ -11,7 +11,6 @@ from ..ranking.connections import PARTITIONERS
 from ..ranking.exact import TOLERANCE, check_restart, check_tolerance
 
 CONTENTS = ("auto", "labels", "features", "links")
-SUPER_TOKENS = ("drop", "mean")
 SCORE_TYPES = ("float32", "float16")
 
 # Settings that are younger than the first stores, at the value that changes nothing. That value is not stored.
@@ -48,12 +47,8 @@ class TokenConfig:
         What content-aware neighbours share: `labels`, `features` (k-means) or `links`. `auto`: labels if there are any.
     content_clusters : int
         k-means clusters where content is `features`; the paper's ŝ.
-    leave_own_label_out : bool
-        Whether a training node is ranked as if its own label were unknown.
     self_loops : bool
         Whether hops run on the graph with self-loops.
-    super_tokens : str
-        `drop` super nodes, or rank them too, with the `mean` of their members as features.
     score_type : str
         How scores are stored: `float32` or `float16`.
     seed : int
@@ -72,9 +67,7 @@ class TokenConfig:
     tolerance: float = setting(TOLERANCE, "of the ranking, relative to the k-th score; smaller: more exact, slower")
     content: str = setting("auto", "what content neighbours share: labels, features or links; auto: labels if any")
     content_clusters: int = setting(AUTO, "k-means clusters where content is features (ŝ); auto: by nodes")
-    leave_own_label_out: bool = setting(True, "rank a training node as if its own label were unknown")
     self_loops: bool = setting(False, "compute hops on the graph with self-loops")
-    super_tokens: str = setting("drop", "super nodes as tokens: drop (none), or mean (mean features of members)")
     score_type: str = setting("float32", "how scores are stored: float32 or float16")
     seed: int = setting(0, "seed of METIS and k-means")
 
@@ -87,7 +80,6 @@ class TokenConfig:
         check_seed(self.seed)
         check_choice(self, "tokens", "partitioner", PARTITIONERS)
         check_choice(self, "tokens", "content", CONTENTS)
-        check_choice(self, "tokens", "super_tokens", SUPER_TOKENS)
         check_choice(self, "tokens", "score_type", SCORE_TYPES)
         return self
 

@@ -27,9 +27,7 @@ def places_before(counts: Mapping[str, int], config: TokenConfig) -> dict[str, i
     return places
 
 
-def leave_repeats_out(
-    ids: Array, scores: Array, *, earlier: Array, count: int, num_nodes: int, score_type: str
-) -> dict[str, Array]:
+def leave_repeats_out(ids: Array, scores: Array, *, earlier: Array, count: int, score_type: str) -> dict[str, Array]:
     """Return ids and scores of a ranking's `count` best new nodes, and its scores of the nodes that are not new.
 
     The ranking proposes a node if it ranks it before the last new node. If there are fewer than `count` new nodes, it
@@ -43,8 +41,6 @@ def leave_repeats_out(
         The neighbours that stand in the lists already.
     count
         New nodes to take; padding where the ranking ends.
-    num_nodes
-        Ids from here on are super nodes. They are numbered by kind, so no earlier one is the same.
     score_type
         Type of the returned scores.
 
@@ -56,7 +52,7 @@ def leave_repeats_out(
 
     >>> lists = leave_repeats_out(
     ...     np.array([[5, 2, 7, 8]]), np.array([[0.4, 0.3, 0.2, 0.1]]), earlier=np.array([[2, 8]]), count=2,
-    ...     num_nodes=9, score_type="float32",
+    ...     score_type="float32",
     ... )
     >>> lists["ids"].tolist(), lists["shared"].round(1).tolist()
     ([[5, 7]], [[0.30000001192092896, 0.0]])
@@ -68,5 +64,5 @@ def leave_repeats_out(
     shared = np.zeros(earlier.shape, np.float32)
     ranked, ranked_scores = np.ascontiguousarray(ids, np.int32), np.ascontiguousarray(scores, np.float32)
     earlier = np.ascontiguousarray(earlier, np.int32)
-    take_new(ranked, ranked_scores, earlier, num_nodes, np.float32(least), new, new_scores, shared)
+    take_new(ranked, ranked_scores, earlier, np.float32(least), new, new_scores, shared)
     return {"ids": new, "scores": new_scores.astype(score_type), "shared": shared.astype(score_type)}

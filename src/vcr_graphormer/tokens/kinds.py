@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ..base.folders import digest
@@ -83,7 +82,8 @@ class Kind:
     connect : callable
         Makes the super nodes from graph, training nodes and settings; default: none.
     own_label_left_out : bool
-        Whether a training node's own super node would reveal its label, so that `leave_own_label_out` applies.
+        Whether a training node's own super node would reveal its label. It is ranked without the edge to it then, as if
+        its label were unknown.
     check : callable
         Refuses a graph, training nodes or settings that this kind cannot use.
     labels : callable
@@ -112,13 +112,9 @@ class Kind:
         """Return what the lists of one graph depend on, by name: number of tokens, settings, training labels."""
         count = self.count(config)
         if not count:
-            return {"tokens": 0, "super_tokens": config.super_tokens}
+            return {"tokens": 0}
         used = {name: getattr(config, name) for name in self.settings}
         return {"tokens": count, **self.labels(graph, train), **used}
-
-    def leaves_out(self, config: TokenConfig) -> bool:
-        """Return whether a training node is ranked without the edge to its own super node."""
-        return self.own_label_left_out and config.leave_own_label_out
 
     def effort(self, config: TokenConfig, more: int = 0) -> dict[str, Any]:
         """Return the keywords of the ranker's `rank`, which ranks `more` nodes than this kind has tokens.
@@ -127,9 +123,7 @@ class Kind:
         time for distinct lists; times the root it takes 1.2 times, at nearly the same recall (docs/log.md).
         """
         coarser = min(_COARSEST, config.tolerance * math.sqrt(1 + more / max(1, self.count(config))))
-        tolerance = max(config.tolerance, coarser)
-        keep_super = config.super_tokens == "mean"
-        return {"tolerance": tolerance, "leave_out": self.leaves_out(config), "keep_super": keep_super}
+        return {"tolerance": max(config.tolerance, coarser), "leave_out": self.own_label_left_out}
 
 
 def _check_labels(graph: Graph, train: Train, config: TokenConfig) -> None:
@@ -153,8 +147,7 @@ def _check_features(graph: Graph, train: Train, config: TokenConfig) -> None:
         )
 
 
-_STORED = ("super_tokens", "score_type")
-_RANKED = ("restart", "tolerance", "partitioner", "seed", *_STORED)
+_RANKED = ("restart", "tolerance", "partitioner", "seed", "score_type")
 STRUCTURE = Kind(
     "structure",
     lambda config: config.structure_tokens,
@@ -165,14 +158,14 @@ STRUCTURE = Kind(
     labels=_no_labels,
     settings=("clusters", *_RANKED),
 )
-LINKS = Kind("links", lambda config: config.link_tokens, ranker=_links, labels=_no_labels, settings=_STORED)
+LINKS = Kind("links", lambda config: config.link_tokens, ranker=_links, labels=_no_labels, settings=("score_type",))
 NEAREST = Kind(
     "nearest",
     lambda config: config.nearest_tokens,
     ranker=_by_hop_features,
     check=_check_features,
     labels=_no_labels,
-    settings=("seed", *_STORED),
+    settings=("seed", "score_type"),
 )
 _BY_LABELS = Kind(
     "content",
@@ -180,7 +173,7 @@ _BY_LABELS = Kind(
     connect=lambda graph, train, config: content_connections(graph.labels, train),
     own_label_left_out=True,
     check=_check_labels,
-    settings=("leave_own_label_out", *_RANKED),
+    settings=_RANKED,
 )
 _BY_FEATURES = Kind(
     "content",
@@ -217,8 +210,6 @@ def resolve(config: TokenConfig, graph: Graph, train: Train, kinds: Sequence[Kin
     """
     config = adapt_tokens(config.check(), graph, train)
     check_hops(graph, config.hops)
-    if config.super_tokens == "mean" and graph.features is None:
-        raise GraphError("tokens.super_tokens is 'mean' but the graph has no features to average")
     config = replace(config, content=_choose_content(config, graph, train=train))
     for kind in (*kinds_of(config), *kinds):
         if kind.count(config):
@@ -227,11 +218,8 @@ def resolve(config: TokenConfig, graph: Graph, train: Train, kinds: Sequence[Kin
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"there are two kinds of neighbours named '{name}': give yours another name")
-        if name in (SELF, HOP, NEIGHBOURS, "super") or not name.isidentifier():
+        if name in (SELF, HOP, NEIGHBOURS) or not name.isidentifier():
             raise ConfigError(f"'{name}' cannot be the name of a kind of neighbours: use letters, not a reserved word")
-    left_out = [kind for kind in (*kinds_of(config), *kinds) if kind.count(config) and kind.leaves_out(config)]
-    if config.super_tokens == "mean" and len(left_out) > 1:
-        raise ConfigError("tokens.super_tokens is 'mean': only one kind of neighbours may leave the own label out")
     return config
 
 
@@ -251,14 +239,3 @@ def _choose_content(config: TokenConfig, graph: Graph, *, train: Train) -> str:
     if train is None:
         raise GraphError("tokens.content is 'labels': pass the training nodes")
     return "labels"
-
-
-def member_means(features: Any, connections: Connections) -> NDArray[np.float32]:
-    """Return the mean features of each super node's members [count, d]; zero where there are none."""
-    members = np.flatnonzero(connections.assignment >= 0)
-    super_nodes = connections.assignment[members]
-    weights = (1.0 / np.maximum(connections.sizes, 1)[super_nodes]).astype(np.float32)
-    shape = (connections.count, len(connections.assignment))
-    average = sp.csr_matrix((weights, (super_nodes, members)), shape=shape)
-    product = average @ (features if sp.issparse(features) else np.asarray(features))
-    return np.asarray(product.toarray() if sp.issparse(product) else product, dtype=np.float32)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,6 @@ class Layout:
         Number of hop tokens; the paper's L.
     counts : mapping of str to int
         Neighbours of each kind, in the order of the list; 0 is allowed. The paper's k̄ and k̂.
-    supers : mapping of str to int
-        Super nodes of each kind that may be tokens; empty where none may.
 
     >>> layout = Layout(hops=2, counts={"structure": 3, "content": 1})
     >>> layout.num_tokens, layout.places("content"), layout.kinds.tolist()
@@ -32,11 +30,10 @@ class Layout:
 
     hops: int
     counts: Mapping[str, int]
-    supers: Mapping[str, int] = field(default_factory=dict)
 
     def _places(self) -> tuple[Any, ...]:
         """Return all that two equal layouts share: the order of kinds counts, which mappings ignore."""
-        return self.hops, tuple(self.counts.items()), tuple(self.supers.items())
+        return self.hops, tuple(self.counts.items())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Layout) and self._places() == other._places()
@@ -102,8 +99,3 @@ class Layout:
     def num_embeddings(self) -> int:
         """Return how many different values `embeddings` can have."""
         return 1 + self.hops + len(self.counts)
-
-    def super_offset(self, kind: str) -> int:
-        """Return where the super nodes of a kind start among the super nodes of all kinds."""
-        names = list(self.supers)
-        return sum(self.supers[name] for name in names[: names.index(kind)]) if kind in self.supers else 0

@@ -23,7 +23,7 @@ from ..ranking.ranker import Preparation, check_ranking
 from .config import TokenConfig
 from .distinct import leave_repeats_out, places_before
 from .hops import Step, next_hop
-from .kinds import Kind, Train, kinds_of, member_means, resolve
+from .kinds import Kind, Train, kinds_of, resolve
 from .layout import Layout
 
 SPARSE_PARTS = ("data", "indices", "indptr")
@@ -34,9 +34,9 @@ Result = TypeVar("Result")
 class TokenLists:
     """The token lists of all nodes.
 
-    Neighbours are stored as ids and scores, [n, k] each, best first, padded with -1 and 0. An id of n + s is super node
-    s. If lists are distinct, no node stands in a list twice, and `shared` has the scores by further kinds. Hops are one
-    matrix each. The node itself needs no storage.
+    Neighbours are stored as ids and scores, [n, k] each, best first, padded with -1 and 0. If lists are distinct, no
+    node stands in a list twice, and `shared` has the scores by further kinds. Hops are one matrix each. The node itself
+    needs no storage.
 
     Attributes
     ----------
@@ -61,13 +61,11 @@ class TokenLists:
     def layout(self) -> Layout:
         """Return which token stands where in a list."""
         names = [*(kind.name for kind in kinds_of(self.settings)), *(name for name, _ in self.more_kinds)]
-        counts = {name: int(self.arrays[f"{name}_ids"].shape[1]) for name in names}
-        supers = {name: len(self.arrays[f"{name}_means"]) for name in names if f"{name}_means" in self.arrays}
-        return Layout(self.num_hops, counts, supers)
+        return Layout(self.num_hops, {name: int(self.arrays[f"{name}_ids"].shape[1]) for name in names})
 
     def leaves_out(self, kind: str) -> bool:
         """Return whether lists of this kind were ranked without a training node's edge to its own super node."""
-        by_name = {one.name: one.leaves_out(self.settings) for one in kinds_of(self.settings)}
+        by_name = {one.name: one.own_label_left_out for one in kinds_of(self.settings)}
         return {**dict(self.more_kinds), **by_name}[kind]
 
     def ids(self, kind: str) -> NDArray[np.int32]:
@@ -111,10 +109,6 @@ class TokenLists:
     def _check(self, kind: str) -> None:
         if kind not in self.layout.counts:
             raise unknown_name("kind of token", kind, self.layout.counts)
-
-    def super_features(self, kind: str) -> Array | None:
-        """Return the mean features of the super nodes' members [count, d], where super nodes may be tokens."""
-        return self.arrays.get(f"{kind}_means")
 
     def hop(self, number: int) -> Features:
         """Return the features of hop 1 … L, dense or CSR (P^l X)."""
@@ -208,10 +202,8 @@ def make_lists(
         own = kept.once((kind, more, *kind.depends_on(graph, nodes, settings).items()), make)
         if kind.name in before:
             earlier = np.concatenate([array for name, array in arrays.items() if name.endswith("_ids")], 1)
-            how: dict[str, Any] = {"count": counts[kind.name], "num_nodes": graph.num_nodes}
-            own = own | leave_repeats_out(
-                own["ids"], own["scores"], earlier=earlier, score_type=settings.score_type, **how
-            )
+            how: dict[str, Any] = {"count": counts[kind.name], "score_type": settings.score_type}
+            own = own | leave_repeats_out(own["ids"], own["scores"], earlier=earlier, **how)
         own = own | {"scores": own["scores"].astype(settings.score_type, copy=False)}
         arrays |= {f"{kind.name}_{part}": array for part, array in own.items()}
     current: Any = graph.features
@@ -220,13 +212,13 @@ def make_lists(
         current = kept.once(("hop", settings.self_loops, number), partial(_sorted_hop, step, current))
         arrays |= hop_arrays(number, current)
     about = {**settings.to_dict(), "num_features": graph.num_features}
-    return TokenLists(about, arrays, tuple((kind.name, kind.leaves_out(settings)) for kind in kinds))
+    return TokenLists(about, arrays, tuple((kind.name, kind.own_label_left_out) for kind in kinds))
 
 
 def _rank_kind(
     kind: Kind, graph: Graph, train: Train, *, config: TokenConfig, more: int, kept: Kept, threads: int | None
 ) -> dict[str, Array]:
-    """Return ids and scores of one kind, of `more` nodes than it has tokens; also assignment and maybe means."""
+    """Return ids and scores of one kind, of `more` nodes than it has tokens; also the assignment."""
     connections, count = kind.connections(graph, train, config), kind.count(config)
     ids, scores = np.empty((graph.num_nodes, 0), np.int32), np.empty((graph.num_nodes, 0), np.float32)
     if count:
@@ -237,12 +229,9 @@ def _rank_kind(
         prepared = ranker.prepare(graph, connections, **preparation(config, coarse, threads))
         effort = kind.effort(config, more)
         ranking = prepared.rank(np.arange(graph.num_nodes), count + more, threads=threads, **effort)
-        check_ranking(ranking, count + more, limit=graph.num_nodes + connections.count)
+        check_ranking(ranking, count + more, limit=graph.num_nodes)
         ids, scores = ranking.ids, ranking.scores
-    arrays: dict[str, Array] = {"ids": ids, "scores": scores, "assignment": connections.assignment}
-    if config.super_tokens == "mean":
-        arrays["means"] = member_means(graph.features, connections)
-    return arrays
+    return {"ids": ids, "scores": scores, "assignment": connections.assignment}
 
 
 def preparation(config: TokenConfig, coarse: NDArray[np.int32] | None, threads: int | None) -> Preparation:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from ..base.checks import REMOVED, without_removed
 from ..base.folders import MANIFEST, differences, open_folder, verify_folder
 from ..base.machine import format_bytes
 from ..errors import StoreError
@@ -45,7 +46,7 @@ class TokenStore(TokenLists):
             )
         meta, arrays = open_folder(folder, KIND, FORMAT_VERSION)
         more_kinds = tuple((str(name), bool(left_out)) for name, left_out in meta.get("kinds", ()))
-        settings = _stored_settings(meta.get("config"), folder)
+        config, settings = _stored_settings(meta.get("config"), folder)
         kinds = [*ALWAYS, *(kind.name for kind in OPTIONAL if kind.count(settings)), *(name for name, _ in more_kinds)]
         missing = {"config", "identity"} - meta.keys()
         missing |= {f"{kind}_{part}" for kind in kinds for part in ("ids", "scores", "assignment")} - arrays.keys()
@@ -56,7 +57,9 @@ class TokenStore(TokenLists):
             per_node = name.endswith(("_ids", "_scores", "_assignment")) or (name.startswith("hop") and array.ndim == 2)
             if per_node and len(array) != num_nodes:
                 raise StoreError(f"{folder} is damaged: {name} has {len(array)} rows, structure_ids has {num_nodes}")
-        store = cls(config=meta["config"], arrays=arrays, more_kinds=more_kinds, path=folder, identity=meta["identity"])
+        gone = {f"setting {name}" for name in REMOVED["tokens"]}
+        identity = {name: value for name, value in meta["identity"].items() if name not in gone}
+        store = cls(config=config, arrays=arrays, more_kinds=more_kinds, path=folder, identity=identity)
         for kind, width in places_before(store.layout.counts, settings).items():
             shared = store.shared(kind)
             if shared is None or shared.shape != (num_nodes, width):
@@ -86,14 +89,16 @@ class TokenStore(TokenLists):
         return f"TokenStore({self.path}: {super().__repr__()}, {format_bytes(self.num_bytes)})"
 
 
-def _stored_settings(config: Any, folder: Path) -> TokenConfig:
-    """Return the settings in a manifest; refuse those that are damaged or of a newer version of this package."""
+def _stored_settings(config: Any, folder: Path) -> tuple[dict[str, Any], TokenConfig]:
+    """Return the settings in a manifest; refuse those that are damaged or that this version does not have."""
     names = {item.name for item in fields(TokenConfig)}
     if not isinstance(config, dict) or not {"hops", "num_features"} <= config.keys():
         raise StoreError(f"{folder} is damaged: its manifest has no settings")
+    how: dict[str, Any] = {"subject": f"{folder} was made with", "way": "tokenize again", "error": StoreError}
+    config = without_removed("tokens", config, **how)
     if unknown := sorted(config.keys() - names - {"num_features"}):
         raise StoreError(f"{folder} was made with settings that this version does not know: {', '.join(unknown)}")
     settings = TokenLists(config, {}).settings
     if settings.content not in CONTENT:
         raise StoreError(f"{folder} is damaged: its content is {settings.content!r}")
-    return settings
+    return config, settings

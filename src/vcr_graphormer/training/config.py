@@ -18,7 +18,7 @@ from ..base.checks import (
 from ..data.tasks import TASKS
 from ..errors import ConfigError
 
-SCHEDULES = ("linear", "cosine", "constant")
+SCHEDULES = ("linear", "cosine")
 OPTIMIZERS = ("adamw", "adam")
 PRECISIONS = ("auto", "float32", "bfloat16")
 METRICS = tuple(dict.fromkeys(metric for task in TASKS.values() for metric in sorted(task.metrics)))
@@ -39,7 +39,7 @@ class TrainConfig:
     learning_rate, final_learning_rate : float
         Highest learning rate, after warm-up, and lowest, at the end.
     schedule : str
-        How the rate falls after warm-up: `linear`, `cosine` or `constant`.
+        How the rate falls after warm-up: `linear` or `cosine`.
     warmup_steps : int
         Steps in which the rate rises from 0 to the highest.
     decay_steps : int
@@ -78,7 +78,7 @@ class TrainConfig:
     micro_batch: int = setting(0, "nodes of a step computed at a time, to save memory; 0: chosen for the machine")
     learning_rate: float = setting(1e-3, "highest learning rate, after warm-up")
     final_learning_rate: float = setting(0.0, "lowest learning rate, at the end")
-    schedule: str = setting("cosine", "how the rate falls after warm-up: linear, cosine or constant")
+    schedule: str = setting("cosine", "how the rate falls after warm-up: linear or cosine")
     warmup_steps: int = setting(AUTO, "steps in which the rate rises from 0 to the highest; auto: a fraction of all")
     decay_steps: int = setting(0, "step at which the rate is lowest; 0: the last step of the last epoch")
     optimizer: str = setting("adamw", "adamw; or adam, whose weight decay is part of the gradient (for few labels)")
@@ -137,8 +137,6 @@ def learning_rate(step: int, last: int, config: TrainConfig) -> float:
     peak, floor = config.learning_rate, config.final_learning_rate
     if step <= config.warmup_steps:
         return peak * step / config.warmup_steps
-    if config.schedule == "constant":
-        return peak
     end = max(config.decay_steps or last, config.warmup_steps + 1)
     done = min(1.0, (step - config.warmup_steps) / (end - config.warmup_steps))
     left = 1 - done if config.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2

@@ -83,5 +83,5 @@ def choose_micro_batch(wanted: int, batch_size: int, num_tokens: int, model: Mod
         return min(wanted, batch_size)
     if device.type != "cpu":
         return batch_size
-    bytes_per_node = _FLOAT_BYTES * num_tokens * model.hidden_channels * max(_QKV, model.feedforward)
+    bytes_per_node = _FLOAT_BYTES * num_tokens * model.hidden_channels * _QKV
     return max(1, min(batch_size, _WIDEST_BYTES // bytes_per_node))

@@ -35,7 +35,7 @@ def compute(
     done = 0
     try:
         with within_memory(inputs.device, memory_advice(batch_size, inputs.num_tokens, width)):
-            projected = model.project_rows(inputs.sources, inputs.super_rows) if once else None
+            projected = model.project_rows(inputs.sources) if once else None
             for batch in inputs.batches(order.to(inputs.home), batch_size, with_rows=not once):
                 rows = model.represent(batch, projected) if vectors else model(batch, projected)
                 if result is None:

@@ -335,7 +335,7 @@ class Trainer:
         Rows are projected once for the batch; every micro-batch adds to their gradient.
         """
         loss = torch.zeros((), device=self.inputs.device)
-        projected = worker.project_rows(batch.rows, batch.super_rows)
+        projected = worker.project_rows(batch.rows)
         rows = projected.detach().requires_grad_()
         for start, stop in self._bounds(len(labels), len(batch)):  # the last batch may not reach every process
             part = batch.part(start, stop)

@@ -6,11 +6,11 @@ from .push import jit
 
 
 @jit
-def take_new(ranked, ranked_scores, earlier, num_nodes, least, ids, scores, shared):
+def take_new(ranked, ranked_scores, earlier, least, ids, scores, shared):
     """Walk down each row of `ranked` until `ids` has its new nodes; the rest of a row of `ids` keeps its padding.
 
     A node that stands in `earlier` is skipped, and its score is written to its place in `shared`: at least `least`, for
-    0 means that the walk did not meet the node there. Ids from `num_nodes` on are super nodes, which are always new.
+    0 means that the walk did not meet the node there.
     """
     k = ids.shape[1]
     for row in range(len(ranked)):
@@ -20,11 +20,10 @@ def take_new(ranked, ranked_scores, earlier, num_nodes, least, ids, scores, shar
             if size == k or v < 0:
                 break
             place = -1
-            if v < num_nodes:
-                for j in range(earlier.shape[1]):
-                    if earlier[row, j] == v:
-                        place = j
-                        break
+            for j in range(earlier.shape[1]):
+                if earlier[row, j] == v:
+                    place = j
+                    break
             if place >= 0:
                 x = ranked_scores[row, i]
                 shared[row, place] = least if abs(x) < least else x

@@ -130,7 +130,7 @@ def scatter(mixed, vectors, cutoff, state, touched, count):
 
 @jit
 def leave_edge_out(z_s, s_s, s_u, size, settled_u, z_u, degree, restart):
-    """Return x, y and r'_u(s) of r'_u = x · z + y · r_s: the walk from u without its edge to s, a rank-two update.
+    """Return x and y of r'_u = x · z + y · r_s: the walk from u without its edge to s, a rank-two update.
 
     z is the vector pushed with u's row changed and everything else unchanged; z_s and z_u are its values at s and u;
     s_s = r_s(s), s_u = r_s(u); size = members of s; degree = weight of u's other edges. The two unknowns stand for
@@ -138,7 +138,7 @@ def leave_edge_out(z_s, s_s, s_u, size, settled_u, z_u, degree, restart):
     holds at every node but u and s.
     """
     if degree <= 0.0:
-        return 1.0, 0.0, 0.0
+        return 1.0, 0.0
     go = 1.0 - restart
     f = settled_u / (restart * degree)
     h = 1.0 + f
@@ -153,7 +153,7 @@ def leave_edge_out(z_s, s_s, s_u, size, settled_u, z_u, degree, restart):
         m22 = restart * size / go + z_s / h - s_s * k
         determinant = m11 * m22 - m12 * m21
         own, back = (right * m22 - m12 * z_s) / determinant, (m11 * z_s - m21 * right) / determinant
-    return 1.0 + (own - back) / h, back / go - go * (own + f * back) / h, back * restart * (size - 1.0) / go
+    return 1.0 + (own - back) / h, back / go - go * (own + f * back) / h
 
 
 # ---------------------------------------------------------------- one shard of sources
@@ -198,7 +198,7 @@ def walk(u, own_edge, arcs, vectors, assignment, scratch, coefficient, score, no
 
 @jit
 def correct_own_edge(u, s, vectors, state, mixed, dropped):
-    """Change `mixed` to the weights without the edge u - s; return the factor of the local part and the score of s."""
+    """Change `mixed` to the weights without the edge u - s; return the factor of the local part."""
     row, restart = vectors.matrix[s], vectors.restart
     if state[u, LIMIT] == np.inf:
         z_u = state[u, SETTLED] + restart * mixed[vectors.vector_of[u]]
@@ -208,7 +208,7 @@ def correct_own_edge(u, s, vectors, state, mixed, dropped):
         z_u = state[u, SCORE] + value(u, vectors, mixed, dropped)
         dropped[:] = np.inf
         s_u = value(u, vectors, row, dropped)
-    x, y, at_s = leave_edge_out(
+    x, y = leave_edge_out(
         restart * mixed[s],
         restart * row[s],
         s_u,
@@ -220,7 +220,7 @@ def correct_own_edge(u, s, vectors, state, mixed, dropped):
     )
     for q in range(len(mixed)):
         mixed[q] = np.float32(x * mixed[q] + y * row[q])
-    return x, at_s
+    return x
 
 
 @jit
@@ -281,9 +281,9 @@ class Limits(NamedTuple):
 
 
 @jit
-def rank_sources(sources, leave_out, keep_super, arcs, assignment, members, vectors, kth, scratch, limits, ids, scores):
+def rank_sources(sources, leave_out, arcs, assignment, members, vectors, kth, scratch, limits, ids, scores):
     """Rank each source on its own, so that the result does not depend on how sources are split; return edge visits."""
-    k, num_vectors, num_nodes = ids.shape[1], len(vectors.ptr) - 1, len(vectors.total)
+    k, num_vectors = ids.shape[1], len(vectors.ptr) - 1
     coefficient, mixed = np.zeros(num_vectors), np.zeros(num_vectors, np.float32)
     score, node = np.empty(k), np.empty(k, np.int32)
     pool_score, pool_node = np.empty(k + SPARE_CANDIDATES), np.empty(k + SPARE_CANDIDATES, np.int32)
@@ -297,9 +297,9 @@ def rank_sources(sources, leave_out, keep_super, arcs, assignment, members, vect
         visits += more
         bar *= limits.slack
         mix(coefficient, LEAST_COEFFICIENT * bar, vectors.matrix, vectors.mean_row, mixed)
-        scale, at_s = 1.0, 0.0
+        scale = 1.0
         if apart:
-            scale, at_s = correct_own_edge(u, s, vectors, scratch.state, mixed, dropped)
+            scale = correct_own_edge(u, s, vectors, scratch.state, mixed, dropped)
         for q in range(num_vectors):  # k nodes of this list score at least this: another lower bound
             bar = max(bar, limits.slack * mixed[q] * kth[q])
         stamped = False
@@ -323,11 +323,6 @@ def rank_sources(sources, leave_out, keep_super, arcs, assignment, members, vect
             pool_score,
             pool_node,
         )
-        if keep_super:
-            for q in range(len(vectors.members)):
-                x = at_s if apart and q == s else np.float64(vectors.restart * mixed[q])
-                if x > 0.0 and reachable(u, num_nodes + q, apart, vectors):
-                    size = offer(score, node, size, np.float64(np.float32(x)), num_nodes + q)
         unload(score, node, size, ids[j], scores[j])
         clear(scratch, count)
         coefficient[:] = 0.0

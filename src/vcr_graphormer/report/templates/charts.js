@@ -47,7 +47,6 @@ function shapePath(shape, x, y, size) {
     return `M${x - line / 2} ${y - side / 2}h${line}${arc(1, 1)}v${line}${arc(-1, 1)}h${-line}${arc(-1, -1)}v${-line}${arc(1, -1)}z`;
   }
   if (shape === "triangle") return `M${corners(3, -Math.PI / 2, 1.2 * size).join("L")}z`;
-  if (shape === "hexagon") return `M${corners(6, 0, 1.1 * size).join("L")}z`;
   return `M${corners(4, 0, 1.2 * size).join("L")}z`;
 }
 

@@ -37,15 +37,14 @@ function openNodes(packed, classes, chosen) {
     const at = row * size + place;
     const id = place === 0 ? arrays.nodes[row] : arrays.ids[at];
     const kind = kinds[place];
-    const isSuper = id >= total;
-    const isNode = id >= 0 && !isSuper && kind !== "hop";
+    const isNode = id >= 0 && kind !== "hop";
     const read = (name) => (arrays[name] ? arrays[name][at] : null);
     const distance = kind === "self" ? 0 : read("distance");
     const also = later.filter((_, bit) => (read("also") >> bit) & 1);  // kinds that propose the same node
     return {
-      place, kind, kindText: [kind, ...also].join(" + "), id, isSuper, isNode, sampled: isNode && rows.has(id),
-      look: isSuper ? KINDS.super : lookOf(kind),
-      title: kind === "hop" ? `hop ${place}` : isSuper ? `super node ${id - total}` : `node ${id}`,
+      place, kind, kindText: [kind, ...also].join(" + "), id, isNode, sampled: isNode && rows.has(id),
+      look: lookOf(kind),
+      title: kind === "hop" ? `hop ${place}` : `node ${id}`,
       name: id >= 0 ? names[id] ?? null : null,
       score: read("score"), distance: kind === "hop" || !isNumber(distance) || distance < 0 ? null : distance,
       classNumber: read("token_label"), label: className(read("token_label")),
@@ -213,8 +212,7 @@ function tokenGraph(node, tokens, marks, width, { onGo, onPoint }) {
 
 function graphLegend(tokens, chosen) {
   const present = [...new Set(otherTokens(tokens).map(({ kind }) => kind))];
-  if (tokens.some(({ isSuper }) => isSuper)) present.push("super");
-  const longer = { hop: "hop (mean features of nodes that far)", super: "super node (one per cluster or class)" };
+  const longer = { hop: "hop (mean features of nodes that far)" };
   const entries = kindsOf(present).map((kind) => ({ ...kind, name: longer[kind.name] ?? kind.name }));
   return [legendOf(entries), make("p", { class: "note" },
     "Rings: distance in hops. Wider line: more attention. Stronger fill: larger effect. Dashed outline: negative effect. " +
@@ -305,7 +303,7 @@ function tokenTable(tokens, hasNames, sort, { onGo, onNear, onSort }) {
     node: (token) => (canWalk(token) ? make("button", { type: "button",
       class: token.sampled ? "plain" : "plain away", title: token.sampled ? null : "not in this page",
       "aria-label": `${token.sampled ? "Go to node" : "Not in this page: node"} ${token.id}` }, String(token.id))
-      : token.kind === "self" ? String(token.id) : token.title.replace("super node", "super")),
+      : token.kind === "self" ? String(token.id) : token.title),
     name: (token) => token.name ?? MISSING,
     score: (token) => plain(token.score),
     hops: (token) => (token.distance === null ? MISSING : String(token.distance)),

@@ -4,7 +4,6 @@
 const KINDS = {
   self: { ink: "plain-ink", shape: "circle" },
   hop: { ink: "purple", shape: "square" },
-  super: { ink: "green", shape: "hexagon" },
 };
 const LOOKS = [
   { ink: "blue", shape: "circle" }, { ink: "vermillion", shape: "diamond" }, { ink: "yellow", shape: "triangle" },
