@@ -206,3 +206,30 @@ def test_bad_labels_and_counts() -> None:
         Split.per_class(LABELS, 1, 2.5)  # type: ignore[arg-type]
     with pytest.raises(GraphError, match="than the 20 nodes of class number 2"):
         Split.per_class(LABELS, 15, 10)
+
+
+@given(st.integers(10, 60), st.integers(0, 5), st.sampled_from(["classes", "values", "columns"]))
+def test_a_redraw_keeps_sizes_and_the_test_part(n: int, seed: int, form: str) -> None:
+    random = np.random.default_rng(seed)
+    labels: Any = random.integers(-1, 3, n)
+    labels[:5] = 0
+    split = Split.random(labels, seed=seed)
+    if form != "classes":
+        labels = random.random(n) if form == "values" else random.integers(0, 2, (n, 3))
+    again = split.redraw(labels, (seed, 1))
+    assert again.test.tolist() == split.test.tolist()
+    assert (len(again.train), len(again.val)) == (len(split.train), len(split.val))
+    assert everyone(again) == everyone(split)
+    assert parts(again) == parts(split.redraw(labels, (seed, 1)))
+    if form == "classes":
+        for ours, theirs in ((again.train, split.train), (again.val, split.val)):
+            assert sorted(labels[ours]) == sorted(labels[theirs])
+
+
+def test_redraws_differ_and_do_not_read_test_labels() -> None:
+    split = Split.random(LABELS, seed=0)
+    labels = LABELS.copy()
+    labels[split.test] = 9
+    first, second = (split.redraw(LABELS, (0, number)) for number in (1, 2))
+    assert parts(first) == parts(split.redraw(labels, (0, 1)))
+    assert len({tuple(one.val) for one in (split, first, second)}) == 3

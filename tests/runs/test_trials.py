@@ -1,5 +1,6 @@
 """The workbench makes the same numbers as `train`, for every kind of setting, and keeps what it has."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 import vcr_graphormer as vcr
 from tests.support.runs import CONFIG
 from vcr_graphormer import Graph, Split
-from vcr_graphormer.runs.trials import Workbench, crossed
+from vcr_graphormer.runs.trials import Workbench, choose_workers, crossed
 
 
 @pytest.fixture(scope="module")
@@ -101,3 +102,12 @@ def test_a_half_without_a_metric_leaves_the_best_epoch(graph: Graph) -> None:
     config = replace(CONFIG, training=replace(CONFIG.training, metric="roc_auc"))
     judged = Workbench(graph, torch.device("cpu")).judge(split, config)
     assert (judged.score, judged.halves) == (judged.trial.val, None)
+
+
+def test_workers_by_cores_and_free_memory(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choose_workers(graph, torch.device("cpu")) == 1
+    inputs = 200 * (8 * 11 + 200) * 4  # the features, ten hops and rows of the adjacency matrix
+    for cores, free, expected in ((16, 1e9, 4), (6, 1e9, 3), (1, 1e9, 1), (16, 8 * inputs, 2), (16, inputs, 1)):
+        monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device, free=free: (free, 2e9))
+        assert choose_workers(graph, torch.device("cuda")) == expected

@@ -1,5 +1,6 @@
 """Tune: the same trials whatever happens to the process, judged without test labels, ending in a run."""
 
+import itertools
 import json
 import re
 import signal
@@ -12,12 +13,28 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import vcr_graphormer as vcr
-from vcr_graphormer import Config, ConfigError, Graph, Run, Split, StoreError, TrainingError, Tuning, TuningState
+from vcr_graphormer import (
+    Config,
+    ConfigError,
+    Graph,
+    ProcessError,
+    Run,
+    Split,
+    StoreError,
+    TrainingError,
+    Tuning,
+    TuningState,
+)
 from vcr_graphormer.base.files import read_json, read_npz
+from vcr_graphormer.base.workers import Workers
 from vcr_graphormer.runs import tuning
+from vcr_graphormer.runs.recipes import differences
+from vcr_graphormer.runs.trials import Workbench
 from vcr_graphormer.runs.tuning import Budget, Plan, Search, TuningTrial, rank_entries
+from vcr_graphormer.tokens import lists
 
 RECIPES = ("features", "hops-no-layers", "hops", "full")
 # Three rungs of 4, 2 and 1 recipes, then two steps.
@@ -60,6 +77,7 @@ def test_the_run_is_that_of_the_best_trial(whole: Run, graph: Graph) -> None:
     assert len(found.entries) == TRIALS
     assert [entry.rung for entry in found.entries] == [1, 1, 1, 1, 2, 2, 3, 4, 4]
     assert [entry.epochs for entry in found.entries[:7]] == [1, 1, 1, 1, 2, 2, 4]
+    assert [len(entry.scores) for entry in found.entries] == [2, 2, 2, 2, 3, 3, 5, 5, 5]
     best = found.ranked[0]
     assert best.full
     assert best.score == max(entry.score for entry in found.entries if entry.full and entry.score is not None)
@@ -71,6 +89,49 @@ def test_the_run_is_that_of_the_best_trial(whole: Run, graph: Graph) -> None:
     assert not found.changes(found.entries[0])
     assert len(found.changes(found.entries[-1])) >= 1
     assert whole.predict([0]).probabilities.shape == (1, 3)
+
+
+def test_the_score_is_the_mean_over_redraws_of_the_split(whole: Run, graph: Graph, split: Split) -> None:
+    trial = Tuning.open(whole.path).entries[6]
+    splits = [split, *(split.redraw(graph.labels, (0, number)) for number in range(1, 5))]
+    bench = Workbench(graph, torch.device("cpu"))
+    assert trial.scores == [bench.judge(one, Search.config_of(trial)).score for one in splits]
+    assert trial.score == pytest.approx(np.mean(trial.scores))
+    assert len(set(trial.scores)) > 1
+    assert whole.split.val.tolist() == split.val.tolist()  # the last training has the user's own
+
+
+@pytest.mark.parametrize("limit", ["FEW_FOR_ONE_SPLIT", "MOST_NODES_REDRAWN"])
+def test_many_nodes_are_judged_on_one_split(
+    graph: Graph, split: Split, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    search = Search.prepare(graph, split, data=vcr.DataConfig(), fixed={}, seed=0, recipes=("features",))
+    assert [len(search.splits(rung)) for rung in (1, 2, 3, 4)] == [2, 3, 5, 5]
+    monkeypatch.setattr(tuning, limit, 24 if limit == "FEW_FOR_ONE_SPLIT" else 119)
+    assert [len(search.splits(rung)) for rung in (1, 2, 3, 4)] == [1, 1, 1, 1]
+    assert search.plans(())[0].splits == 1
+
+
+def test_each_ranking_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trials with all counts of neighbours that a step may have share the rankings of the longest lists."""
+    graph = make_graph()
+    split, made = Split.random(graph.labels, seed=0), list[tuple[Any, ...]]()
+    search = Search.prepare(graph, split, data=vcr.DataConfig(), fixed={}, seed=0, recipes=("nearest", "links"))
+    longest = search.longest()
+    assert longest == {"structure": 16, "content": 16 + 16, "links": 8 + 32, "nearest": 8 + 40}
+    rank_kind = lists._rank_kind
+
+    def spy(kind: Any, *arguments: Any, **how: Any) -> Any:
+        made.append((kind.name, how["length"], how["config"].restart))
+        return rank_kind(kind, *arguments, **how)
+
+    monkeypatch.setattr(lists, "_rank_kind", spy)
+    bench = Workbench(graph, torch.device("cpu"), longest=longest)
+    tokens, none = search.configs["nearest"].tokens, [(kind, 0, 0.15) for kind in ("structure", "content")]
+    for structure, content, link, distinct in itertools.product((0, 4, 16), (0, 8), (0, 8), (False, True)):
+        counts: dict[str, Any] = {"structure_tokens": structure, "content_tokens": content, "link_tokens": link}
+        bench.lists(split, replace(tokens, **counts, distinct=distinct))
+    assert sorted(made) == sorted([*none, *((name, length, 0.15) for name, length in longest.items())])
 
 
 def test_the_same_call_opens_a_finished_search(whole: Run, graph: Graph, split: Split) -> None:
@@ -111,13 +172,14 @@ from pathlib import Path
 from tests.runs.test_tuning import make_graph, search_in
 from vcr_graphormer import Split
 graph = make_graph()
-search_in(Path(sys.argv[1]), graph, Split.random(graph.labels, seed=0))
+search_in(Path(sys.argv[1]), graph, Split.random(graph.labels, seed=0), workers=int(sys.argv[2]))
 """
 
 
-def kill_after(folder: Path, lines: int) -> None:
+def kill_after(folder: Path, lines: int, workers: int = 1) -> None:
     """Start the search in a process of its own and kill it when the file has so many lines."""
-    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(folder)], cwd=Path(__file__).parent.parent.parent)
+    command = [sys.executable, "-c", SCRIPT, str(folder), str(workers)]
+    process = subprocess.Popen(command, cwd=Path(__file__).parent.parent.parent)
     file = folder / "tuning.jsonl"
     while process.poll() is None and (not file.is_file() or file.read_bytes().count(b"\n") < lines):
         time.sleep(0.01)
@@ -140,6 +202,64 @@ def test_killed_searches_go_on_the_same_way(whole: Run, graph: Graph, split: Spl
     assert {part: run.metrics[part] for part in ("train", "val", "test")} == {
         part: whole.metrics[part] for part in ("train", "val", "test")
     }
+
+
+@pytest.fixture(scope="module")
+def grouped(graph: Graph, split: Split, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A search by one worker, with the groups of two that two workers begin."""
+    folder = tmp_path_factory.mktemp("tuning") / "grouped"
+    search = Search.prepare(graph, split, data=SHORT.data, fixed=differences(SHORT, Config()), seed=0, recipes=RECIPES)
+    assert replace(search, group=2).begin(folder).group == 2
+    return search_in(folder, graph, split, workers=1)
+
+
+def test_workers_do_the_same_trials(grouped: Run, whole: Run, graph: Graph, split: Split, tmp_path: Path) -> None:
+    titles: list[str] = []
+    run = search_in(tmp_path / "run", graph, split, workers=2, progress=lambda state: titles.append(state.doing))
+    assert without_seconds(run.path) == without_seconds(grouped.path)
+    assert without_seconds(run.path)[:8] == without_seconds(whole.path)[:8]  # the first step knows no other step
+    assert run.metrics["val"] == grouped.metrics["val"]
+    assert {title.split(":")[0] for title in titles} == {
+        "training the winner",
+        *(f"trial {number}" for number in range(1, TRIALS + 1)),
+    }
+
+
+def test_killed_searches_with_workers_go_on_the_same_way(
+    grouped: Run, graph: Graph, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "killed"
+    kill_after(folder, 2, workers=2)
+    listen, started = Workers._listen, list[Workers]()
+
+    def stop(state: TuningState) -> None:
+        """Kill a worker in the second rung."""
+        if len(state.tuning.entries) == 5:
+            started[0].processes[1].kill()
+
+    def spy(self: Workers, *arguments: Any) -> None:
+        started.append(self)
+        listen(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Workers, "_listen", spy)
+        with pytest.raises(ProcessError, match="a worker ended: continue with the same call"):
+            search_in(folder, graph, split, workers=2, progress=stop)
+    assert len(without_seconds(folder)) >= 5
+    assert all(process.poll() is not None for process in started[0].processes)
+    search_in(folder, graph, split, workers=1)
+    assert without_seconds(folder) == without_seconds(grouped.path)
+
+
+def test_steps_of_a_group_depend_on_earlier_trials_only(grouped: Run, graph: Graph, split: Split) -> None:
+    entries = Tuning.open(grouped.path).entries
+    search = Search.prepare(graph, split, data=SHORT.data, fixed=differences(SHORT, Config()), seed=0, recipes=RECIPES)
+    search = replace(search, group=3)
+    first, second, third = search.plans(entries[:7])
+    assert len({first.config, second.config, third.config}) == 3
+    better = [replace(one, score=1.0, scores=[1.0]) for one in entries[7:9]]
+    assert search.plans([*entries[:7], *better]) == [third]
+    assert search.plans([*entries[:7], better[0]]) == [second, third]
 
 
 def test_a_half_written_line_is_written_again(whole: Run, graph: Graph, split: Split, tmp_path: Path) -> None:
@@ -218,7 +338,7 @@ def test_time_that_ends_within_a_trial(
     graph: Graph, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second trial is expected to fit, but the time is over after its first epoch."""
-    left = iter([1e9, 0.0, 0.0])
+    left = iter([1e9])
     monkeypatch.setattr(Budget, "left", lambda *_: next(left, 0.0))
     monkeypatch.setattr(Plan, "seconds", lambda *_: -1.0)
     run = search_in(
@@ -228,12 +348,13 @@ def test_time_that_ends_within_a_trial(
 
 
 def entry(number: int, recipe: str, rung: int, score: float | None, **more: Any) -> TuningTrial:
-    return TuningTrial(number, recipe, rung, {}, score, epochs=10, seconds=5.0, token_seconds=1.0, **more)
+    times: dict[str, Any] = {"seconds": 5.0, "token_seconds": 1.0, "wall_seconds": 5.0}
+    return TuningTrial(number, recipe, rung, {}, score, epochs=10, **times, **more)
 
 
 def test_time_is_kept_for_the_last_trainings() -> None:
     entries = (entry(1, "a", 1, 0.5), replace(entry(2, "b", 1, 0.7), seconds=9.0, token_seconds=3.0))
-    entries = (entries[0], replace(entries[1], settings={"tokens": {"hops": 1}}))
+    entries = (entries[0], replace(entries[1], settings={"tokens": {"hops": 1}}, wall_seconds=9.0))
     found = Tuning("accuracy", entries, {})
     # 14 of 60 seconds are used. The best takes 6 without and 9 with token lists of its own, the other 4 and 7.
     assert Budget(60, 9, 1).left(found) == 60 - 14 - 9
@@ -242,6 +363,10 @@ def test_time_is_kept_for_the_last_trainings() -> None:
     assert Plan(3, "b", 2, config).seconds(entries) == 12.0  # twice the epochs, with the token lists that are there
     assert Plan(3, "c", 1, config).seconds(entries) == 5.0
     assert Plan(1, "c", 1, config).seconds(()) == 0.0
+    # Judged on two splits, the best took 3 seconds a training. A trial with three splits takes three times as long.
+    twice = (entries[0], replace(entries[1], scores=[0.6, 0.8]))
+    assert Budget(60, 9, 1).left(replace(found, entries=twice)) == 60 - 14 - 6
+    assert Plan(3, "b", 2, config, 3).seconds(twice) == 18.0
 
 
 def test_the_better_half_goes_on(graph: Graph, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,9 +374,9 @@ def test_the_better_half_goes_on(graph: Graph, split: Split, monkeypatch: pytest
     scores = {"features": 0.1, "hops-no-layers": 0.4, "hops": 0.3, "full": 0.4, "joint": None}
     search = Search.prepare(graph, split, data=vcr.DataConfig(), fixed={}, seed=0, recipes=tuple(scores))
     entries: list[TuningTrial] = []
-    while (plan := search.next(entries)) is not None:
-        score = scores[plan.recipe]
-        entries.append(entry(plan.number, plan.recipe, plan.rung, score))
+    while plans := search.plans(entries):
+        assert [plan.number for plan in plans] == list(range(len(entries) + 1, len(entries) + len(plans) + 1))
+        entries.append(entry(plans[0].number, plans[0].recipe, plans[0].rung, scores[plans[0].recipe]))
     assert [one.recipe for one in entries] == [*scores, "hops-no-layers", "full", "hops", "hops-no-layers", "full"]
     assert [one.rung for one in entries] == [1, 1, 1, 1, 1, 2, 2, 2, 3, 3]
 
@@ -301,6 +426,7 @@ def test_settings_that_cannot_be_trained(graph: Graph, split: Split, tmp_path: P
         ({"minutes": 0}, "minutes is 0; it must be more than 0"),
         ({"ensemble": 0}, "ensemble is 0; it must be 1 or more"),
         ({"trials": 0}, "trials is 0; it must be 1 or more"),
+        ({"workers": 0}, "workers is 0; it must be 1 or more"),
         ({"recipes": ("hopps",)}, "did you mean 'hops'"),
         ({"seed": -1}, "seed is -1"),
     ],

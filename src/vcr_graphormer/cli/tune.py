@@ -28,6 +28,10 @@ class Limits:
     ensemble: Annotated[
         int, typer.Option(metavar="N", help="Train the best N settings in the end and average their predictions.")
     ] = 1
+    workers: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Trials that run side by side (default: 1 on a CPU, up to 4 on a GPU)."),
+    ] = None
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of the search and of every training.")] = 0
 
 
@@ -73,6 +77,7 @@ def tune(
                 trials=limits.trials,
                 ensemble=limits.ensemble,
                 seed=limits.seed,
+                workers=limits.workers,
                 device=device,
                 progress=progress,
             )

@@ -140,6 +140,26 @@ class Split:
         train, val, test = (parts[part] for part in PARTS)
         return cls.from_masks(train, val, test) if train.dtype.kind == "b" else cls(train, val, test)
 
+    def redraw(self, labels: Any, seed: int | Sequence[int]) -> Split:
+        """Draw training and validation nodes anew from the nodes of both parts; the test part stays.
+
+        Both parts keep their sizes. Of class ids, each part also keeps its number of nodes of each class, so that a
+        class with training nodes still has them. Labels of test nodes are not read.
+
+        >>> split = Split([0, 1, 2], [3, 4], [5])
+        >>> again = split.redraw([0, 1, 1, 0, 1, 1], seed=0)
+        >>> again.train.tolist(), again.val.tolist(), again.test.tolist()
+        ([0, 1, 4], [2, 3], [5])
+        """
+        nodes = np.sort(np.concatenate([self.train, self.val]))
+        values = _check_labels(labels)[nodes]
+        has_classes = values.ndim == 1 and values.dtype.kind in "iu"
+        groups = [nodes[values == label] for label in np.unique(values)] if has_classes else [nodes]
+        generator = np.random.default_rng(seed)
+        train = [generator.permutation(group)[: np.isin(group, self.train).sum()] for group in groups]
+        drawn = np.concatenate(train)
+        return Split(drawn, np.setdiff1d(nodes, drawn), self.test)
+
     def save(self, path: str | Path, num_nodes: int | None = None) -> Path:
         """Write the split as one `.npz` file that `from_files` reads; with `num_nodes` as masks of that length.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,9 +28,13 @@ from ..training.inference import compute
 from ..training.trainer import Trainer
 from .adapt import adapt
 from .config import Config
+from .recipes import MOST_ADJACENCY_NODES
 
 # With fewer validation nodes the best epoch of many is partly luck: 91.9 instead of 85.8 on Texas (docs/log.md).
 FEW_VALIDATION_NODES = 2000
+_MOST_WORKERS = 4
+_MOST_HOPS = 10  # that a step of `tune` may ask for (`steps.py`)
+_MEMORY_FRACTION = 0.25  # of the free memory for the inputs of all workers: activations need the rest
 _HALVES = slice(None, None, 2), slice(1, None, 2)
 
 OnTrainer = Callable[[Trainer], None]
@@ -70,17 +75,43 @@ class Judged:
     halves: tuple[float, float] | None
 
 
+def choose_workers(graph: Graph, device: torch.device) -> int:
+    """Return how many trials run side by side: one on a CPU, at most four on a GPU, by cores and free memory.
+
+    Small batches leave a GPU idle between kernels, and each worker needs a core to launch its own.
+    """
+    if device.type != "cuda":
+        return 1
+    columns = graph.num_features * (1 + _MOST_HOPS)
+    columns += graph.num_nodes if graph.num_nodes <= MOST_ADJACENCY_NODES else 0
+    inputs = graph.num_nodes * columns * torch.float32.itemsize
+    fitting = int(_MEMORY_FRACTION * torch.cuda.mem_get_info(device)[0] / max(1, inputs))
+    return max(1, min(_MOST_WORKERS, (os.cpu_count() or 1) // 2, fitting))
+
+
 class Workbench:
     """One graph on one device, ready to be trained on with many settings and splits.
 
     The functions are those of `tokenize` and `train`. Nothing is written to disk, and what does not depend on split or
     settings is computed once.
+
+    Parameters
+    ----------
+    longest
+        How many nodes to rank for each kind of neighbours, by name; shorter lists are cut from these rankings.
     """
 
-    def __init__(self, graph: Graph, device: torch.device, precision: str = "auto") -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        device: torch.device,
+        precision: str = "auto",
+        *,
+        longest: Mapping[str, int] | None = None,
+    ) -> None:
         self.graph, self.device = graph, device
         self.precision = choose_precision(precision, device)
-        self.kept_lists, self.kept_tensors = Kept(), Kept()
+        self.kept_lists, self.kept_tensors = Kept(longest=longest or {}), Kept()
 
     def lists(self, split: Split, tokens: TokenConfig, kinds: Sequence[Kind] = ()) -> TokenLists:
         """Return the token lists of this split and these settings; each ranking and each hop is computed once."""

@@ -16,23 +16,30 @@ import os
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ..base.checks import check_seed, is_number, is_whole, without_removed
 from ..base.files import claim, read_json, read_npz, write_json
 from ..base.folders import digest
+from ..base.workers import Do, Workers
 from ..data.datasets import DataConfig
 from ..data.graph import Graph
 from ..data.metrics import LOWER_IS_BETTER
 from ..data.split import PARTS, Split
 from ..data.tasks import TASKS, choose_metric
 from ..errors import ConfigError, StoreError, TrainingError, VCRError
+from ..tokens.kinds import resolve
+from ..tokens.lists import longest_rankings
 from ..training.devices import find_device
 from ..training.processes import Processes
 from ..training.trainer import OnEpoch, Trainer
@@ -43,15 +50,20 @@ from .launch import check_data, make_room, resume, train_loaded, without_nan
 from .recipes import SECTIONS, can_fit, changed, differences, fit_recipe, load_recipes
 from .run import RUN_FILE, Run
 from .steps import has_optuna, make_space, steps
-from .trials import Workbench
+from .trials import Workbench, choose_workers
 
 ABOUT_FILE, TRIALS_FILE, MEMBERS = "tuning.json", "tuning.jsonl", "members"
 ENSEMBLE_FILE, ENSEMBLE_PREDICTIONS = "ensemble.json", "ensemble.npz"
 _KEPT = (ABOUT_FILE, TRIALS_FILE, MEMBERS, ENSEMBLE_FILE, ENSEMBLE_PREDICTIONS)
-_VERSION = 2  # 1: settings that differed from the defaults of then
+_VERSION = 3  # 1: settings that differed from the defaults of then; 2: every trial judged on one split
 _DIVISORS = (4, 2, 1)  # of the epochs, on the rungs of successive halving
+# Fewer validation nodes judge on several splits: of 500 the standard error of 80 % is 1.8 points, of 37 it is 6.6.
+FEW_FOR_ONE_SPLIT = 500
+MOST_NODES_REDRAWN = 5000  # of the whole graph: more would make a trial take minutes on two cores
+_SPLITS = (2, 3, 5)  # on the rungs, where validation nodes are few; the first is the user's own
 _FULL = len(_DIVISORS)  # the rung on which recipes are judged in full; steps around the best are one rung higher
 _ATTEMPTS = 100  # to find a step that was not tried before, after which the search ends
+_COUNTS = ("structure_tokens", "content_tokens", "link_tokens", "nearest_tokens")
 _DERIVED = ("warmup_steps", "patience")  # settings that follow from others and that no table shows
 
 
@@ -71,10 +83,12 @@ class TuningTrial:
         All settings of tokens, model and training, by section and name.
     score : float or None
         Validation score; None if it could not be trained.
-    halves : list of float or None
-        The metric of both halves of the validation nodes, if the score is crossed.
+    scores : list of float
+        The scores on several splits whose mean it is, the user's own first. One if validation nodes are many.
     epochs, seconds, token_seconds
-        Epochs trained, seconds in all, and seconds of these for token lists.
+        Epochs of the first training, seconds of all trainings, and seconds of these for token lists.
+    wall_seconds : float
+        Seconds of the search since the trial before: fewer than `seconds` if several run side by side.
     error : str or None
         Why it could not be trained.
     """
@@ -84,16 +98,22 @@ class TuningTrial:
     rung: int
     settings: dict[str, dict[str, Any]]
     score: float | None = None
-    halves: list[float] | None = None
+    scores: list[float] = field(default_factory=list)
     epochs: int = 0
     seconds: float = 0.0
     token_seconds: float = 0.0
+    wall_seconds: float = 0.0
     error: str | None = None
 
     @property
     def full(self) -> bool:
         """Return whether it was judged with all of its epochs."""
         return self.rung >= _FULL
+
+    @property
+    def training_seconds(self) -> float:
+        """Return the seconds of one training, without token lists."""
+        return (self.seconds - self.token_seconds) / max(1, len(self.scores))
 
 
 @dataclass(frozen=True)
@@ -110,7 +130,7 @@ class Tuning:
         if not (Path(folder) / ABOUT_FILE).is_file():
             raise StoreError(f"{folder} holds no search: {ABOUT_FILE} is missing")
         about = read_json(Path(folder) / ABOUT_FILE)
-        if about.get("version") != _VERSION or not {"metric", "skipped", "identity"} <= about.keys():
+        if about.get("version") != _VERSION or not {"metric", "skipped", "identity", "group"} <= about.keys():
             raise StoreError(f"{Path(folder) / ABOUT_FILE} has another format: search again in another folder")
         return cls(about["metric"], tuple(_read_entries(Path(folder) / TRIALS_FILE)), about["skipped"])
 
@@ -185,6 +205,8 @@ class TuneOptions(TypedDict, total=False):
         How many of the best settings to train in the end; predictions of more than one are averaged.
     recipes : sequence of str or None
         Names of the recipes to try; default: all.
+    workers : int or None
+        Processes that train trials side by side; default: 1 on a CPU, up to 4 on a GPU.
     progress : callable
         Called with a `TuningState`.
     """
@@ -194,6 +216,7 @@ class TuneOptions(TypedDict, total=False):
     trials: int | None
     ensemble: int
     recipes: Sequence[str] | None
+    workers: int | None
     progress: Watch | None
 
 
@@ -222,7 +245,7 @@ def tune(
         Settings that differ from `Config()` hold in every trial. The data section says what features need, as in
         `train`.
     **options
-        `device`, `seed`, `trials`, `ensemble`, `recipes` and `progress`, as in `TuneOptions`.
+        `device`, `seed`, `trials`, `ensemble`, `recipes`, `workers` and `progress`, as in `TuneOptions`.
     """
     given = config or Config()
     base = replace(Config(), data=given.data)
@@ -240,26 +263,27 @@ def tune_fixed(
     **options: Unpack[TuneOptions],
 ) -> Run:
     """Search like `tune`; the settings in `fixed` hold in every trial, and `base` says where the graph came from."""
-    ensemble, trials = options.get("ensemble", 1), options.get("trials")
+    ensemble, trials, count = options.get("ensemble", 1), options.get("trials"), options.get("workers")
     if not (is_number(minutes, plain=True) and minutes > 0):
         raise ConfigError(f"minutes is {minutes!r}; it must be more than 0")
-    for name, value in (("ensemble", ensemble), ("trials", 1 if trials is None else trials)):
-        if not is_whole(value) or value < 1:
-            raise ConfigError(f"{name} is {value!r}; it must be 1 or more")
+    for option, value in (("ensemble", ensemble), ("trials", trials), ("workers", count)):
+        if value is not None and (not is_whole(value) or value < 1):
+            raise ConfigError(f"{option} is {value!r}; it must be 1 or more")
     if Processes.join().size > 1:
         raise ConfigError("tune trains in one process, not under torchrun")
     check_data(graph, split, base.data.features)
     names, seed = options.get("recipes"), options.get("seed", 0)
     search = Search.prepare(graph, split, data=base.data, fixed=fixed, seed=seed, recipes=names)
-    folder, device = Path(out), options.get("device", "auto")
-    find_device(device)
-    search.begin(folder)
+    folder, name = Path(out), options.get("device", "auto")
+    device = find_device(name)
+    workers = options.get("workers") or choose_workers(search.graph, device)
+    search = replace(search, group=workers).begin(folder)
     with claim(folder / ABOUT_FILE):
         budget = Budget(60 * minutes, trials or math.inf, ensemble)
         watch = options.get("progress") or (lambda state: None)
         if not (folder / "config.toml").is_file():  # else the last training has begun
-            search.run(folder, budget, device=device, watch=watch)
-        return search.finish(folder, budget, base=base, device=device, watch=watch)
+            search.run(folder, budget, device=device, workers=workers, watch=watch)
+        return search.finish(folder, budget, base=base, device=name, watch=watch)
 
 
 @dataclass(frozen=True)
@@ -274,8 +298,8 @@ class Budget:
         """Return the seconds for further trials: those not used by trials, less those of the last trainings."""
         # Trials share token lists, the last trainings make their own.
         tokens = max((entry.token_seconds for entry in tuning.entries), default=0.0)
-        last = sum(entry.seconds - entry.token_seconds + tokens for entry in tuning.best(self.ensemble))
-        return self.seconds - sum(entry.seconds for entry in tuning.entries) - last
+        last = sum(entry.training_seconds + tokens for entry in tuning.best(self.ensemble))
+        return self.seconds - sum(entry.wall_seconds for entry in tuning.entries) - last
 
 
 @dataclass(frozen=True)
@@ -286,11 +310,17 @@ class Plan:
     recipe: str
     rung: int
     config: Config
+    splits: int = 1
+
+    @staticmethod
+    def title_of(number: int, recipe: str, *, rung: int) -> str:
+        """Return what the progress display calls a trial."""
+        return f"trial {number}: {recipe}" + ("" if rung <= _FULL else ", changed")
 
     @property
     def title(self) -> str:
         """Return what the progress display calls it."""
-        return f"trial {self.number}: {self.recipe}" + ("" if self.rung <= _FULL else ", changed")
+        return self.title_of(self.number, self.recipe, rung=self.rung)
 
     def seconds(self, entries: Sequence[TuningTrial]) -> float:
         """Return how long it will take, as far as earlier trials can tell."""
@@ -298,11 +328,56 @@ class Plan:
         if not same:
             return min((entry.seconds for entry in entries), default=0.0)
         last = same[-1]
-        return (last.seconds - last.token_seconds) * self.config.training.epochs / last.epochs
+        return self.splits * last.training_seconds * self.config.training.epochs / last.epochs
+
+
+class Epoch(NamedTuple):
+    """How far a trial is: epochs that are done of all its trainings, and whether the last training is finished."""
+
+    done: int
+    total: int
+    finished: bool
 
 
 class _TimeOverError(Exception):
     """The time for trials is over in the middle of one."""
+
+
+class Journal:
+    """The trials of a folder while a search is running: those that are finished, and the time that is left."""
+
+    def __init__(self, folder: Path, budget: Budget, watch: Watch) -> None:
+        self.file, self.budget, self.watch = folder / TRIALS_FILE, budget, watch
+        self._take(Tuning.open(folder))
+
+    def _take(self, tuning: Tuning) -> None:
+        self.tuning, self.since, self.at_first = tuning, time.monotonic(), self.budget.left(tuning)
+        # A search without any result would be of no use, so the first trial takes the time it needs.
+        self.limited = bool(tuning.best(1))
+
+    @property
+    def left(self) -> float:
+        """Return the seconds for further trials."""
+        return self.at_first - (time.monotonic() - self.since)
+
+    def allow(self, plan: Plan) -> bool:
+        """Return whether there is time for a trial."""
+        return not self.limited or plan.seconds(self.tuning.entries) <= self.left
+
+    def on_epoch(self, plan: Plan, epoch: Epoch) -> None:
+        """Report an epoch of a trial; stop it when the time is over."""
+        left = self.left
+        if self.limited and left < 0 and not epoch.finished:
+            raise _TimeOverError
+        self.watch(TuningState(plan.title, epoch.done, epoch.total, self.tuning, left))
+
+    def add(self, entry: TuningTrial) -> None:
+        """Write a finished trial as a line of the file."""
+        entry = replace(entry, wall_seconds=round(time.monotonic() - self.since, 3))
+        append_line(self.file, json.dumps(asdict(entry)))
+        self._take(replace(self.tuning, entries=(*self.tuning.entries, entry)))
+        title = Plan.title_of(entry.number, entry.recipe, rung=entry.rung)
+        self.watch(TuningState(title, entry.epochs, entry.epochs, self.tuning, self.left))
 
 
 @dataclass(frozen=True)
@@ -321,6 +396,8 @@ class Search:
         Settings that hold in every trial.
     seed : int
         Seed of every training and of the steps.
+    group : int
+        Steps that are drawn from the same earlier trials, so that they can run side by side.
     """
 
     given: Graph
@@ -330,6 +407,7 @@ class Search:
     skipped: dict[str, str]
     fixed: Tables
     seed: int
+    group: int = 1
 
     @classmethod
     def prepare(
@@ -372,14 +450,14 @@ class Search:
             "settings of the recipes": hashlib.blake2b(settings.encode(), digest_size=16).hexdigest(),
         }
 
-    def begin(self, folder: Path) -> None:
-        """Make the folder of the search; refuse one that holds something else."""
+    def begin(self, folder: Path) -> Search:
+        """Make the folder of the search, or find it with its own size of groups; refuse one of another search."""
         file = folder / ABOUT_FILE
         if not file.is_file():
             make_room(folder, force=False)
             about = {"version": _VERSION, "metric": self.metric, "skipped": self.skipped, "identity": self.identity}
-            write_json(file, about)
-            return
+            write_json(file, {**about, "group": self.group})
+            return self
         Tuning.open(folder)
         before = read_json(file)["identity"]
         other = [name for name, value in self.identity.items() if before.get(name) != value]
@@ -389,31 +467,70 @@ class Search:
                 f"{folder} holds a search with another {', '.join(other)}{had}: choose another folder, or give what it "
                 f"was begun with"
             )
+        return replace(self, group=read_json(file)["group"])
 
-    def next(self, entries: Sequence[TuningTrial]) -> Plan | None:
-        """Return the trial that follows finished ones; None if there is nothing left to try."""
-        number, lower = len(entries) + 1, self.metric in LOWER_IS_BETTER
+    def plans(self, entries: Sequence[TuningTrial]) -> list[Plan]:
+        """Return the trials that follow finished ones and can run side by side; none if nothing is left to try.
+
+        These are the rest of a rung, or the rest of a group of steps. A step depends on what was finished before its
+        group, so the search is the same for any number of workers.
+        """
         names, start = list(self.configs), 0
         for rung, divisor in enumerate(_DIVISORS, start=1):
             done = entries[start : start + len(names)]
             if len(done) < len(names):
-                name = names[len(done)]
-                config = self.configs[name]
-                return Plan(number, name, rung, self._with_epochs(config, max(1, config.training.epochs // divisor)))
+                return [
+                    Plan(start + place, name, rung, self._shortened(name, divisor), len(self.splits(rung)))
+                    for place, name in enumerate(names, start=1)
+                ][len(done) :]
             start += len(names)
-            names = [entry.recipe for entry in rank_entries(done, lower)[: math.ceil(len(done) / 2)]]
+            names = [entry.recipe for entry in rank_entries(done, self.metric in LOWER_IS_BETTER)][: -(-len(done) // 2)]
+        within = (len(entries) - start) % self.group
+        return self._steps(entries[: len(entries) - within])[within:]
+
+    def _steps(self, entries: Sequence[TuningTrial]) -> list[Plan]:
+        """Return a group of steps around the best of these trials."""
+        lower = self.metric in LOWER_IS_BETTER
         best = rank_entries(entries, lower)[0]
-        if best.score is None or not has_optuna():
-            return None
+        space = make_space(self.graph, self.configs[best.recipe], self.fixed)
+        if best.score is None or not has_optuna() or not space:
+            return []
         judged = [(self.config_of(entry), entry.score) for entry in entries if entry.full and entry.score is not None]
         tried = [self.config_of(entry) for entry in entries]
-        space = make_space(self.graph, self.configs[best.recipe], self.fixed)
-        near = steps(space, self.config_of(best), judged, seed=(self.seed, number), lower=lower) if space else iter(())
-        for _, step in zip(range(_ATTEMPTS), near, strict=False):
-            config = self._with_epochs(step, step.training.epochs)
-            if config not in tried and can_fit(config, self.graph, self.split):
-                return Plan(number, best.recipe, _FULL + 1, config)
-        return None
+        plans: list[Plan] = []
+        for number in range(len(entries) + 1, len(entries) + self.group + 1):
+            near = steps(space, self.config_of(best), judged, seed=(self.seed, number), lower=lower)
+            drawn = (self._with_epochs(step, step.training.epochs) for step in islice(near, _ATTEMPTS))
+            config = next((one for one in drawn if one not in tried and can_fit(one, self.graph, self.split)), None)
+            if config is None:
+                break
+            plans.append(Plan(number, best.recipe, _FULL + 1, config, len(self.splits(_FULL + 1))))
+            tried.append(config)
+        return plans
+
+    def _shortened(self, name: str, divisor: int) -> Config:
+        config = self.configs[name]
+        return self._with_epochs(config, max(1, config.training.epochs // divisor))
+
+    def longest(self) -> dict[str, int]:
+        """Return how many nodes each kind of neighbours ranks at most in any trial, recipe or step."""
+        recipes = [resolve(config.tokens, self.graph, self.split.train) for config in self.configs.values()]
+        space = make_space(self.graph, next(iter(self.configs.values())), self.fixed) if has_optuna() else {}
+        counts = {name: max(values) for (_, name), values in space.items() if name in _COUNTS}
+        largest = [
+            replace(config, **{name: max(count, getattr(config, name)) for name, count in counts.items()})
+            for config in recipes
+        ]
+        return longest_rankings(largest)
+
+    def splits(self, rung: int) -> list[Split]:
+        """Return the splits that judge on a rung: the own one, and redraws of it where validation nodes are few.
+
+        A rule by numbers of nodes, not by the clock, so that the same trials follow on every machine.
+        """
+        few = len(self.split.val) < FEW_FOR_ONE_SPLIT and self.graph.num_nodes <= MOST_NODES_REDRAWN
+        count = _SPLITS[min(rung, _FULL) - 1] if few else 1
+        return [self.split, *(self.split.redraw(self.graph.labels, (self.seed, number)) for number in range(1, count))]
 
     def _with_epochs(self, config: Config, epochs: int) -> Config:
         return with_epochs(config, epochs, len(self.split.train), fixed=self.fixed)
@@ -423,58 +540,60 @@ class Search:
         """Return the settings of a finished trial."""
         return changed(Config(), entry.settings)
 
-    def run(self, folder: Path, budget: Budget, *, device: str, watch: Watch) -> None:
+    def run(self, folder: Path, budget: Budget, *, device: torch.device, workers: int, watch: Watch) -> None:
         """Do trials until the budget is used up; each one that is finished becomes a line of the file."""
         cut_half_line(folder / TRIALS_FILE)
-        tuning = Tuning.open(folder)
-        bench = Workbench(self.graph, find_device(device), next(iter(self.configs.values())).training.precision)
-        while len(tuning.entries) < budget.trials:
-            plan, left = self.next(tuning.entries), budget.left(tuning)
-            # A search without any result would be of no use, so the first trial takes the time it needs.
-            limit = left if tuning.best(1) else math.inf
-            if plan is None and not has_optuna():
-                text = "optuna is not installed, so the search ends with the recipes: pip install optuna"
-                warnings.warn(text, UserWarning, stacklevel=2)
-            if plan is None or plan.seconds(tuning.entries) > limit:
-                break
-            try:
-                entry = self._judge(bench, plan, self._watcher(plan, tuning, left=left, limit=limit, watch=watch))
-            except _TimeOverError:
-                break
-            append_line(folder / TRIALS_FILE, json.dumps(asdict(entry)))
-            tuning = replace(tuning, entries=(*tuning.entries, entry))
-            watch(TuningState(plan.title, entry.epochs, entry.epochs, tuning, budget.left(tuning)))
+        journal = Journal(folder, budget, watch)
+        with ExitStack() as stack:
+            start = partial(self.start, device, threads=torch.get_num_threads())
+            do = stack.enter_context(Workers(start, workers)).do if workers > 1 else partial(one_by_one, start())
+            while len(journal.tuning.entries) < budget.trials:
+                number = len(journal.tuning.entries)
+                plans = [plan for plan in self.plans(journal.tuning.entries) if plan.number <= budget.trials]
+                if not plans and not has_optuna():
+                    text = "optuna is not installed, so the search ends with the recipes: pip install optuna"
+                    warnings.warn(text, UserWarning, stacklevel=2)
+                try:
+                    for entry in do(plans, allow=journal.allow, on_report=journal.on_epoch):
+                        journal.add(entry)
+                except _TimeOverError:
+                    return
+                if not plans or len(journal.tuning.entries) < number + len(plans):
+                    return
 
-    def _watcher(
-        self, plan: Plan, tuning: Tuning, *, left: float, limit: float, watch: Watch
-    ) -> Callable[[Trainer], None]:
-        """Return a function that reports every epoch of a trial, and stops it when the time is over."""
-        start = time.monotonic()
+    def start(self, device: torch.device, *, threads: int) -> Do:
+        """Return a function that judges a trial; all of its calls share a workbench."""
+        torch.set_num_threads(threads)  # as in the parent: threads decide how sums are rounded
+        precision = next(iter(self.configs.values())).training.precision
+        return partial(self.judge, Workbench(self.graph, device, precision, longest=self.longest()))
 
-        def on_epoch(trainer: Trainer) -> None:
-            seconds = time.monotonic() - start
-            if seconds > limit and not trainer.finished:
-                raise _TimeOverError
-            watch(TuningState(plan.title, trainer.epoch, trainer.config.epochs, tuning, left - seconds))
+    def judge(self, bench: Workbench, plan: Plan, on_epoch: Callable[[Epoch], None]) -> TuningTrial:
+        """Train and judge on every split of the rung.
 
-        return on_epoch
-
-    def _judge(self, bench: Workbench, plan: Plan, on_epoch: Callable[[Trainer], None]) -> TuningTrial:
-        """Train and judge once. Settings that cannot be trained, such as those whose loss is infinite, get no score."""
+        Settings that cannot be trained, such as those whose loss is infinite, get no score.
+        """
         start = time.monotonic()
         entry = TuningTrial(plan.number, plan.recipe, plan.rung, settings_of(plan.config))
+
+        def watch(trainer: Trainer, trained: int) -> None:
+            epochs, last = trainer.config.epochs, trained + 1 == plan.splits
+            on_epoch(Epoch(trained * epochs + trainer.epoch, plan.splits * epochs, last and trainer.finished))
+
         try:
-            judged = bench.judge(self.split, plan.config, on_epoch=on_epoch)
+            judged = [
+                bench.judge(split, plan.config, on_epoch=partial(watch, trained=trained))
+                for trained, split in enumerate(self.splits(plan.rung))
+            ]
         except VCRError as error:
             return replace(entry, seconds=round(time.monotonic() - start, 3), error=str(error))
-        trial = judged.trial
+        scores, trials = [one.score for one in judged], [one.trial for one in judged]
         return replace(
             entry,
-            score=judged.score,
-            halves=None if judged.halves is None else list(judged.halves),
-            epochs=trial.epochs,
-            seconds=round(trial.seconds, 3),
-            token_seconds=round(trial.token_seconds, 3),
+            score=float(np.mean(scores)),
+            scores=scores,
+            epochs=trials[0].epochs,
+            seconds=round(sum(trial.seconds for trial in trials), 3),
+            token_seconds=round(sum(trial.token_seconds for trial in trials), 3),
         )
 
     def finish(self, folder: Path, budget: Budget, *, base: Config, device: str, watch: Watch) -> Run:
@@ -515,6 +634,16 @@ class Search:
             baselines=baselines,
             on_epoch=on_epoch,
         )
+
+
+def one_by_one(
+    do: Do, tasks: Sequence[Any], *, allow: Callable[[Any], bool], on_report: Callable[[Any, Any], None]
+) -> Iterator[Any]:
+    """Yield the results of tasks in their order, as `Workers.do`, but in this process."""
+    for task in tasks:
+        if not allow(task):
+            return
+        yield do(task, partial(on_report, task))
 
 
 def settings_of(config: Config) -> dict[str, dict[str, Any]]:

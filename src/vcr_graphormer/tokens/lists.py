@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, TypeVar
@@ -153,9 +153,19 @@ class TokenLists:
 
 @dataclass(frozen=True)
 class Kept:
-    """A cache of results that many trainings on one graph share, by what they depend on."""
+    """A cache of results that many trainings on one graph share, by what they depend on.
+
+    Attributes
+    ----------
+    results : dict
+        What was made, by what it depends on.
+    longest : dict
+        How many nodes to rank for a kind, by its name. Shorter lists are cut from that one ranking, see
+        `longest_rankings`. A kind that is missing is ranked anew for every length.
+    """
 
     results: dict[Any, Any] = field(default_factory=dict)
+    longest: Mapping[str, int] = field(default_factory=dict)
 
     def once(self, key: Any, make: Callable[[], Result]) -> Result:
         """Return the result of a key; make it first if it is not there yet."""
@@ -197,9 +207,7 @@ def make_lists(
     counts = {kind.name: kind.count(settings) for kind in all_kinds}
     before = places_before(counts, settings)
     for kind in all_kinds:
-        more = before.get(kind.name, 0)
-        make = partial(_rank_kind, kind, graph, nodes, config=settings, more=more, kept=kept, threads=threads)
-        own = kept.once((kind, more, *kind.depends_on(graph, nodes, settings).items()), make)
+        own = _ranking(kind, graph, nodes, config=settings, more=before.get(kind.name, 0), kept=kept, threads=threads)
         if kind.name in before:
             earlier = np.concatenate([array for name, array in arrays.items() if name.endswith("_ids")], 1)
             how: dict[str, Any] = {"count": counts[kind.name], "score_type": settings.score_type}
@@ -215,21 +223,62 @@ def make_lists(
     return TokenLists(about, arrays, tuple((kind.name, kind.own_label_left_out) for kind in kinds))
 
 
-def _rank_kind(
+def longest_rankings(configs: Iterable[TokenConfig]) -> dict[str, int]:
+    """Return how many nodes each kind ranks at most in lists with any of these resolved settings.
+
+    >>> from dataclasses import replace
+    >>> few = TokenConfig(structure_tokens=4, content_tokens=8, content="labels", distinct=True)
+    >>> longest_rankings([few, replace(few, structure_tokens=8, content_tokens=2, distinct=False)])
+    {'structure': 8, 'content': 12}
+    """
+    longest: dict[str, int] = {}
+    for config in configs:
+        counts = {kind.name: kind.count(config) for kind in kinds_of(config)}
+        before = places_before(counts, config)
+        for name, count in counts.items():
+            longest[name] = max(longest.get(name, 0), count + before.get(name, 0))
+    return longest
+
+
+def _ranking(
     kind: Kind, graph: Graph, train: Train, *, config: TokenConfig, more: int, kept: Kept, threads: int | None
 ) -> dict[str, Array]:
-    """Return ids and scores of one kind, of `more` nodes than it has tokens; also the assignment."""
-    connections, count = kind.connections(graph, train, config), kind.count(config)
+    """Return the arrays of `_rank_kind` for `more` nodes than a kind has tokens, made or cut from what is kept."""
+    count, length, longest = kind.count(config), kind.count(config) + more, kept.longest.get(kind.name)
+    if count and longest is not None:
+        # A ranking is sorted, ties by id, so its beginning is the shorter one if it is exact. The tolerance of PageRank
+        # is a fraction of the last score. A longer ranking ends with a smaller one, so its beginning is as close or
+        # closer.
+        count, more = max(length, longest), 0
+    make = partial(_rank_kind, kind, graph, train, config=config, length=count + more, kept=kept, threads=threads)
+    key = (kind, more, *{**kind.depends_on(graph, train, config), "tokens": count}.items())
+    own = kept.once(key, partial(make, effort=kind.effort(config, more)))
+    cut = {part: np.ascontiguousarray(own[part][:, :length]) for part in ("ids", "scores")}
+    return own if count + more == length else own | cut
+
+
+def _rank_kind(
+    kind: Kind,
+    graph: Graph,
+    train: Train,
+    *,
+    config: TokenConfig,
+    length: int,
+    effort: dict[str, Any],
+    kept: Kept,
+    threads: int | None,
+) -> dict[str, Array]:
+    """Return ids and scores of the best `length` nodes by one kind; also the assignment."""
+    connections = kind.connections(graph, train, config)
     ids, scores = np.empty((graph.num_nodes, 0), np.int32), np.empty((graph.num_nodes, 0), np.float32)
-    if count:
+    if kind.count(config):
         ranker, coarse = kind.ranker(), None
         if ranker.uses_clusters:
             key = ("coarse clusters", config.seed, config.partitioner)
             coarse = kept.once(key, partial(coarse_clusters, graph, config))
         prepared = ranker.prepare(graph, connections, **preparation(config, coarse, threads))
-        effort = kind.effort(config, more)
-        ranking = prepared.rank(np.arange(graph.num_nodes), count + more, threads=threads, **effort)
-        check_ranking(ranking, count + more, limit=graph.num_nodes)
+        ranking = prepared.rank(np.arange(graph.num_nodes), length, threads=threads, **effort)
+        check_ranking(ranking, length, limit=graph.num_nodes)
         ids, scores = ranking.ids, ranking.scores
     return {"ids": ids, "scores": scores, "assignment": connections.assignment}
 
