@@ -88,7 +88,8 @@ def test_nothing_else_unpickles() -> None:
     assert len(files) > 50
     for file in files:
         text = file.read_text()
-        if file.name != "pickles.py":
+        # Workers of a search send pickles through pipes between our own processes; no file is read.
+        if file.relative_to(package) not in (Path("data/readers/pickles.py"), Path("base/workers.py")):
             for word in ("import pickle", "allow_pickle=True", "torch.load", "joblib", "weights_only=False"):
                 assert word not in text, (file.name, word)
 
