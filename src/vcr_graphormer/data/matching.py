@@ -117,7 +117,7 @@ def _match_classes(graph: Graph, classes: tuple[str, ...], problems: Problems) -
     if names is None:
         count = labels.shape[1] if labels.ndim == 2 else int(labels.max(initial=-1)) + 1
         if count > len(classes):
-            problems.add(f"labels go up to {count - 1}, but the classes are {', '.join(classes)}")
+            problems.add(f"class {count - 1} is in the data but the model knows only {len(classes)} classes")
         return replace(graph, class_names=classes)
     used = np.flatnonzero((labels != -1).any(axis=0)) if labels.ndim == 2 else np.unique(labels[labels >= 0])
     for name in (names[place] for place in used if names[place] not in classes):
