@@ -92,9 +92,13 @@ class Preparation:
     def save(self, folder: Path) -> None:
         """Write `preparation.json`, unless there is nothing to be done."""
         if not self.empty:
-            arrays = {"mean": self.mean, "deviation": self.deviation}
-            lists = {name: None if array is None else array.tolist() for name, array in arrays.items()}
-            write_json(folder / PREPARATION_FILE, {"version": _VERSION, "made": self.made, "scale": lists})
+            write_json(folder / PREPARATION_FILE, {"version": _VERSION, **self.to_dict()})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return `made` and, as `scale`, mean and deviation of each column; None for what is not done."""
+        arrays = {"mean": self.mean, "deviation": self.deviation}
+        lists = {name: None if array is None else array.tolist() for name, array in arrays.items()}
+        return {"made": self.made, "scale": lists}
 
     @classmethod
     def open(cls, folder: Path) -> Preparation:
