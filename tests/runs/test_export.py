@@ -249,6 +249,17 @@ def test_inputs_are_rows_of_the_graph_and_of_its_token_lists(trained: Callable[[
     assert np.linalg.norm(links) == pytest.approx(1)
 
 
+def test_a_run_of_a_gpu_is_exported_in_float32(trained: Callable[[str], Run], tmp_path: Path) -> None:
+    run = trained("padding")
+    config = replace(run.config, training=replace(run.config.training, precision="bfloat16"))
+    other = replace(run, config=config, device=torch.device("cuda"))  # never touched: there may be no GPU here
+    arrays = run.export_inputs([0, 149])
+    for name, array in other.export_inputs([0, 149]).items():
+        np.testing.assert_array_equal(array, arrays[name])
+    file = other.export(tmp_path / "model.pt2")
+    np.testing.assert_allclose(run_torch(file, arrays), run.predict([0, 149]).probabilities, atol=1e-5)
+
+
 def test_a_json_file_describes_the_tensors(trained: Callable[[str], Run], exported: Callable[[str, str], Path]) -> None:
     run, file = trained("everything"), exported("everything", ".onnx")
     about = json.loads(Path(f"{file}.json").read_text())
