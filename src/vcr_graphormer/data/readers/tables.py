@@ -1,4 +1,4 @@
-"""Read a table (csv, tsv, txt, parquet, npy) as named columns; errors name the line."""
+"""Read a table (csv, tsv, txt, parquet, feather, jsonl, npy) as named columns; errors name the line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,21 @@ from ...base.checks import to_whole_numbers
 from ...base.files import read_npy
 from ...errors import GraphError, StoreError
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 TEXT = (".csv", ".tsv", ".txt")
-TABLE = (*TEXT, ".parquet", ".npy")
+JSON = (".jsonl", ".ndjson")  # one object per line
+TABLE = (*TEXT, ".parquet", ".feather", *JSON, ".npy")
+# Columns that pandas writes for the index of a table.
+_INDEX = re.compile(r"__index_level_\d+__|unnamed: 0|", re.IGNORECASE)
 _DELIMITERS = ("\t", ";", ",", " ")
 # Data lines looked at to find the delimiter and the header.
 _SAMPLE = 20
+
+
+class NeedsMappingError(GraphError):
+    """The columns of a table have other names or contents than those that are found without a mapping."""
 
 
 @dataclass(frozen=True)
@@ -117,8 +127,8 @@ def read_table(
     ending = file.suffix.lower()
     if ending in TEXT:
         return _read_text(file, known, ids=ids, leading_ids=leading_ids, free_header=free_header)
-    if ending == ".parquet":
-        return _read_parquet(file)
+    if ending in (".parquet", ".feather", *JSON):
+        return _read_columns(file)
     if ending == ".npy":
         array = read_npy(file)
         if array.ndim not in (1, 2):
@@ -131,8 +141,8 @@ def _read_text(file: Path, known: Sequence[str], *, ids: Sequence[str], leading_
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    comments, sample = _first_lines(file)
-    delimiter = _find_delimiter(sample)
+    comments, sample = first_lines(file)
+    delimiter = find_delimiter(sample)
     rows = [[field.strip() for field in row] for row in csv.reader(sample, delimiter=delimiter, skipinitialspace=True)]
     header = _find_header(file, rows, known=known, free=free_header)
     names = header or [f"f{i}" for i in range(len(rows[0]))]
@@ -141,7 +151,7 @@ def _read_text(file: Path, known: Sequence[str], *, ids: Sequence[str], leading_
         as_text = names[:leading_ids]
     try:
         table = arrow_csv.read_csv(
-            _single_spaces(file) if delimiter == " " else file,
+            single_spaces(file) if delimiter == " " else file,
             read_options=arrow_csv.ReadOptions(skip_rows=comments + (header is not None), column_names=names),
             parse_options=arrow_csv.ParseOptions(delimiter=delimiter),
             convert_options=arrow_csv.ConvertOptions(column_types=dict.fromkeys(as_text, pa.string())),
@@ -152,7 +162,7 @@ def _read_text(file: Path, known: Sequence[str], *, ids: Sequence[str], leading_
     return Table(file, columns, header)
 
 
-def _first_lines(file: Path) -> tuple[int, list[str]]:
+def first_lines(file: Path) -> tuple[int, list[str]]:
     """Return how many lines at the top are comments or blank, and the first lines of data."""
     comments = 0
     sample: list[str] = []
@@ -180,7 +190,7 @@ def _first_lines(file: Path) -> tuple[int, list[str]]:
     return comments, sample
 
 
-def _find_delimiter(sample: list[str]) -> str:
+def find_delimiter(sample: list[str]) -> str:
     """Return the delimiter that cuts all lines into the same number of columns, more than one.
 
     If none does, return the first that occurs in the first line, else a comma.
@@ -209,13 +219,13 @@ def _find_header(file: Path, rows: list[list[str]], *, known: Sequence[str], fre
         return None
     if free:
         return first
-    raise GraphError(
+    raise NeedsMappingError(
         f"{file}: the first line, {', '.join(first)}, looks like a header, but none of its names is known: "
         f"use {', '.join(known)}"
     )
 
 
-def _single_spaces(file: Path) -> io.BytesIO:
+def single_spaces(file: Path) -> io.BytesIO:
     """Return the file with each run of spaces, as aligned columns have them, replaced by one space."""
     lines = file.read_bytes().splitlines()
     return io.BytesIO(b"\n".join(re.sub(rb" +", b" ", line.strip()) for line in lines) + b"\n")
@@ -235,14 +245,23 @@ def _ragged_line(file: Path, delimiter: str) -> str:
     return ""
 
 
-def _read_parquet(file: Path) -> Table:
+def read_arrow_file(file: Path) -> pa.Table:
+    """Return the table of a parquet or feather file, or of JSON lines."""
     import pyarrow as pa
-    from pyarrow import parquet
+    from pyarrow import feather, json, parquet
 
+    ending = file.suffix.lower()
+    read = {".parquet": parquet.read_table, ".feather": feather.read_table}.get(ending, json.read_json)
     try:
-        table = parquet.read_table(file)
-    except (pa.ArrowException, OSError) as error:
-        raise StoreError(f"{file} is not a readable parquet file: {error}") from error
+        return read(file)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise StoreError(f"{file} is not a readable {ending[1:]} file: {error}") from error
+
+
+def _read_columns(file: Path) -> Table:
+    import pyarrow as pa
+
+    table = read_arrow_file(file)
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):
         try:
