@@ -70,12 +70,22 @@ class _Edges:
 
 
 def assemble(
-    tables: Tables, wanted: Wanted, *, problems: Problems, progress: Progress | None = None
+    tables: Tables,
+    wanted: Wanted,
+    *,
+    problems: Problems,
+    complete: bool = True,
+    progress: Progress | None = None,
 ) -> tuple[Graph, pa.ChunkedArray | None]:
     """Return the graph, and the times of its nodes if a table has a column of times.
 
     Nodes are those of the node tables, in order of appearance. Without node tables they are the ids of the edges,
     sources first. Edges with an id of no node are left out, which a note tells. All problems are raised as one error.
+
+    Parameters
+    ----------
+    complete
+        Whether all tables could be opened; otherwise the others are read only to find their problems.
     """
     usual = () if any(table.label for _, table in tables.nodes) else LABEL
     nodes = []
@@ -83,10 +93,12 @@ def assemble(
         if (part := _guarded(_read_nodes, source, table, usual, wanted, problems)) is not None:
             nodes.append(part)
     _check_together(nodes, problems)
-    complete = len(nodes) == len(tables.nodes)
+    complete = complete and len(nodes) == len(tables.nodes)
     names, rows = _number_nodes(nodes, problems) if complete else (None, [])
-    names, edges = _read_edges(tables.edges, names, has_nodes=bool(tables.nodes), problems=problems, progress=progress)
-    if not tables.edges:
+    names, edges = _read_edges(
+        tables.edges, names, has_nodes=bool(tables.nodes) or not complete, problems=problems, progress=progress
+    )
+    if not tables.edges and complete:
         problems.add("there is no table of edges: name one in [data.edges]")
     if problems.texts or names is None or edges is None:
         problems.raise_any()
@@ -114,16 +126,11 @@ def assemble(
         directed=wanted.directed,
         task=task,
         name=wanted.name,
+        feature_names=None if schema is None or features is None else schema.feature_names,
+        schema=schema,
     )
     _tell_isolated(graph, problems)
-    return describe(graph, schema), _times(nodes, rows, num_nodes=len(names))
-
-
-def describe(graph: Graph, schema: Schema | None) -> Graph:
-    """Return the graph with the names of its features."""
-    if schema is None or not hasattr(graph, "schema"):
-        return graph
-    return replace(graph, schema=schema, feature_names=schema.feature_names or None)  # type: ignore[call-arg]
+    return graph, _times(nodes, rows, num_nodes=len(names))
 
 
 def _guarded(read: Callable[..., Any], source: Source, *arguments: Any) -> Any:
@@ -503,8 +510,8 @@ def _tell_edges(edges: _Edges, names: pa.Array, *, nodes: Sequence[_Nodes], prob
         lacking = len(whole) - int(whole.sum())
         if lacking == len(whole):
             problems.add(
-                f"none of the {lacking:,} edges joins two ids of the tables of nodes, such as '{names[0].as_py()}': are "
-                f"the columns id, source and target the right ones?"
+                f"none of the {lacking:,} edges joins two ids of the tables of nodes, such as '{names[0].as_py()}': "
+                f"are the columns id, source and target the right ones?"
             )
         elif lacking:
             problems.note(f"{lacking:,} of {len(whole):,} edges are left out: an id of theirs is in no table of nodes")

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 TEXT = (".csv", ".tsv", ".txt")
 JSON = (".jsonl", ".ndjson")  # one object per line
 TABLE = (*TEXT, ".parquet", ".feather", *JSON, ".npy")
-# Columns that pandas writes for the index of a table.
-_INDEX = re.compile(r"__index_level_\d+__|unnamed: 0|", re.IGNORECASE)
+# Names of columns that pandas writes for the index of a table. It gives the first one itself; the others are an index
+# only if they count the rows.
+_INDEX, _MAYBE_INDEX = re.compile(r"__index_level_\d+__"), ("", "unnamed: 0", "index", "level_0")
 _DELIMITERS = ("\t", ";", ",", " ")
 # Data lines looked at to find the delimiter and the header.
 _SAMPLE = 20
@@ -51,6 +52,15 @@ class Table:
         lowered = [name.lower() for name in self.header or []]
         return next((lowered.index(name) for name in names if name in lowered), None)
 
+    def index_columns(self) -> list[int]:
+        """Return the positions of columns that pandas wrote for the index of a table; they hold no data."""
+        return [
+            i
+            for i, name in enumerate(self.header or [])
+            if _INDEX.fullmatch(name)
+            or (name.lower() in _MAYBE_INDEX and np.array_equal(self.columns[i], np.arange(len(self))))
+        ]
+
     def location(self, row: int) -> str:
         """Return a text that says where a row is: its line in a text file, its number in other files."""
         if self.file.suffix.lower() in TEXT:
@@ -72,7 +82,9 @@ class Table:
             return column.astype(np.float64)
         except ValueError:
             row = next(row for row, text in enumerate(column) if not _is_number(str(text)))
-            raise GraphError(f"{self.location(row)}: {what} is {str(column[row])!r}; it must be a number") from None
+            raise NeedsMappingError(
+                f"{self.location(row)}: {what} is {str(column[row])!r}; it must be a number"
+            ) from None
 
     def ids(self, position: int, what: str) -> NDArray[Any]:
         """Return a column of node ids, whole numbers or texts as written (007 is not 7); raise if one is missing."""
