@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import StoreError
-from .options import ConfigFile, DataRoot, Settings, read_config
+from .options import ConfigFile, DataRoot, Settings, read_config, show_reading
 
 if TYPE_CHECKING:
     from ..data.graph import Graph
@@ -34,7 +34,8 @@ def datasets(
     from ..data.catalogue import find_dataset
     from ..data.datasets import load_data, load_splits
 
-    graph, split = load_data(chosen)
+    with show_reading() as shown:
+        graph, split = load_data(chosen, **shown)
     describe(graph, split)
     if save is not None:
         if save.exists():
@@ -99,7 +100,7 @@ def settings() -> None:
     for section in fields(Config):
         values = getattr(Config(), section.name)
         for item in fields(values):
-            default = str(shown(values, item.name))
+            default = "none" if item.default == () else str(shown(values, item.name))
             default = default.lower() if isinstance(item.default, bool) else default
             table.add_row(f"{section.name}.{item.name}", default, item.metadata["help"])
         table.add_section()

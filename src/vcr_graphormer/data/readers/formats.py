@@ -122,8 +122,7 @@ def read_labels(
         key = next((key for key in ("labels", "y") if key in arrays), None)
         if key is None:
             raise StoreError(f"{file} has neither 'labels' nor 'y'")
-        names = arrays.get("class_names")
-        return None, arrays[key], None if names is None else [str(name) for name in names]
+        return None, arrays[key], [str(name) for name in arrays["class_names"]] if "class_names" in arrays else None
     several = task in TASKS and TASKS[task].several_columns
     table = read_table(file, (*NODE, *LABEL), ids=NODE, leading_ids=1, free_header=several)
     node, label = table.find(NODE), table.find(LABEL)

@@ -19,12 +19,12 @@ from ...base.jobs import Progress
 from ...base.problems import MOST_SHOWN, Problems
 from ...errors import ConfigError, GraphError, StoreError, VCRError
 from ..contract import Features
-from ..graph import Graph
+from ..graph import Columns, Graph
 from ..schema import Column as SchemaColumn
 from ..schema import Schema
 from ..split import PARTS, Split, read_parts
 from ..tasks import unknown_label
-from .arrow import Source, open_source
+from .arrow import Frame, Source, open_source, to_arrow
 from .assembly import Tables, Wanted, assemble
 from .formats import (
     GEOM_GCN,
@@ -136,14 +136,36 @@ def read_mapped(
     for section, tables in (("nodes", nodes), ("edges", edges)):
         for table in tables:
             try:
-                if not table.file:  # type: ignore[attr-defined]
+                if not table.file:
                     raise ConfigError(f'[data.{section}] names no file: write file = "…"')
-                opened[section].append((open_source(Path(table.file)), table))  # type: ignore[attr-defined]
+                opened[section].append((open_source(Path(table.file)), table))
             except VCRError as error:
                 problems.add(str(error))
     complete = len(opened["nodes"]) == len(nodes) and len(opened["edges"]) == len(edges)
-    tables = Tables(opened["nodes"], opened["edges"])
-    return assemble(tables, wanted, complete=complete, problems=problems, progress=progress)
+    found = Tables(opened["nodes"], opened["edges"])
+    return assemble(found, wanted, complete=complete, problems=problems, progress=progress)
+
+
+def frame_graph(nodes: Any, edges: Any, *, directed: bool, task: str, name: str, columns: Columns) -> Graph:
+    """Make the graph of `Graph.from_frames`."""
+    if unknown := columns.keys() - Columns.__annotations__.keys():
+        raise TypeError(f"from_frames() got an unexpected keyword argument '{min(unknown)}'")
+    given: dict[str, Any] = dict(columns)
+    for what in ("categories", "drop"):
+        if isinstance(given.get(what), str):
+            raise GraphError(f"{what} is {given[what]!r}; it must be a list of columns")
+        given[what] = tuple(given.get(what) or ())
+    lists: dict[str, Any] = {what: given[what] for what in ("categories", "drop")}
+    node_table = NodeTable("nodes", given.get("id") or "", given.get("label") or "", **lists)
+    ends = {what: given.get(what) or "" for what in ("source", "target", "weight")}
+    tables = Tables(
+        [] if nodes is None else [(Frame("nodes", to_arrow(nodes, "nodes")), node_table)],
+        [(Frame("edges", to_arrow(edges, "edges")), EdgeTable("edges", **ends))],
+    )
+    problems = Problems()
+    graph, _ = assemble(tables, Wanted(directed, task, name), problems=problems)
+    warn(problems)
+    return graph
 
 
 def read_splits(path: str | Path, graph: Graph | None = None) -> list[Split]:
@@ -200,7 +222,8 @@ def _splits_of_archive(file: Path) -> list[Split]:
         shapes = {None if mask is None else mask.shape for mask in masks}
         if len(shapes) > 1 or masks[0] is None or masks[0].ndim != 2:
             raise StoreError(f"{file}: train_masks, val_masks and test_masks must have one shape, [splits, n]")
-        return [Split.from_masks(*(np.asarray(mask[i]) for mask in masks)) for i in range(len(masks[0]))]  # type: ignore[index]
+        train, val, test = (arrays[f"{part}_masks"] for part in PARTS)
+        return [Split.from_masks(train[i], val[i], test[i]) for i in range(len(train))]
     has_parts = {"train", "train_mask"} & arrays.keys()
     return [Split.from_files(file)] if has_parts else []
 
