@@ -164,7 +164,7 @@ class Graph:
         schema = about.get("schema")
         checked_features = check_features(features, num_nodes, missing=schema is not None)
         feature_names = about.get("feature_names")
-        if feature_names is None and schema is not None and checked_features is not None:
+        if schema is not None and checked_features is not None:
             feature_names = schema.feature_names
         return cls(
             indptr,
@@ -259,10 +259,7 @@ class Graph:
                 features = sp.csr_matrix(parts, shape=tuple(meta["features_shape"]), copy=False)
             except (KeyError, TypeError, ValueError) as error:
                 raise StoreError(f"{path} is damaged: its sparse features do not fit together ({error})") from error
-        try:
-            schema = None if meta.get("schema") is None else Schema.from_dict(meta["schema"])
-        except StoreError as error:
-            raise StoreError(f"{path}: {error}") from error
+        schema = None if meta.get("schema") is None else Schema.from_dict(meta["schema"], f"the schema in {path}")
         graph = cls(
             arrays["indptr"],
             arrays["indices"],

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from ..errors import StoreError, unknown_name
 if TYPE_CHECKING:
     import pyarrow as pa
 
+SCHEMA_FILE = "schema.json"
 NUMBER, FLAG, DATE, CATEGORY, TEXT, EMPTY = "number", "flag", "date", "category", "text", "empty"
 OTHER = "other"  # the name of the column for rare values, and for those that were not there when the schema was learned
 # A value of a category has a column of its own if at least so many rows, or this fraction of them, have it. Both are
@@ -26,7 +28,7 @@ LEAST_ROWS, LEAST_FRACTION = 10, 0.01
 MOST_VALUES = 100  # columns per category, the most frequent values first
 MOST_PROPOSED = 50  # distinct texts up to which a column is proposed as a category
 _VERSION = 1
-_WORDS = {NUMBER: "numbers", FLAG: "true and false", DATE: "dates", CATEGORY: "categories", TEXT: "text"}
+WORDS = {NUMBER: "numbers", FLAG: "true and false", DATE: "dates", CATEGORY: "categories", TEXT: "text"}
 _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__|unnamed: 0|index|level_0|", re.IGNORECASE)
 
@@ -213,7 +215,7 @@ class Schema:
             if values.null_count == 0 and (pa.types.is_integer(values.type) or type_ == FLAG):
                 labels = np.asarray(values.cast(pa.int64()).to_numpy())
         else:
-            found.add(f"must hold numbers, but holds {_WORDS.get(type_, type_)}", column=self.label)
+            found.add(f"must hold numbers, but holds {WORDS.get(type_, type_)}", column=self.label)
             labels = np.full(len(table), -1, dtype=np.int64)
         if problems is None:
             found.raise_any()
@@ -230,10 +232,10 @@ class Schema:
         return {"version": _VERSION, **about, "columns": columns}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Schema:
-        """Return the schema that `to_dict` wrote."""
+    def from_dict(cls, values: Mapping[str, Any], source: str | Path = "the schema") -> Schema:
+        """Return the schema that `to_dict` wrote; errors name the `source`."""
         if values.get("version") != _VERSION:
-            raise StoreError(f"the schema has version {values.get('version')!r}; this package reads {_VERSION}")
+            raise StoreError(f"{source} has version {values.get('version')!r}; this package reads {_VERSION}")
         try:
             columns = tuple(
                 Column(row["name"], row["type"], tuple(row["values"]), float(row["origin"]))
@@ -242,7 +244,7 @@ class Schema:
             classes = None if values["classes"] is None else tuple(values["classes"])
             return cls(columns, values["id"], values["label"], classes, tuple(values["ignored"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise StoreError(f"the schema is damaged: {type(error).__name__} {error}") from error
+            raise StoreError(f"{source} is damaged: {type(error).__name__} {error}") from error
 
 
 def _type_of(arrow: pa.DataType) -> str:
@@ -411,7 +413,7 @@ def _encode_column(column: Column, values: pa.ChunkedArray, *, out: NDArray[np.f
             with suppress(pa.ArrowInvalid):
                 values, type_ = values.cast(pa.timestamp("us", zone)), DATE
     if type_ != column.type:
-        problems.add(f"must hold {_WORDS[column.type]}, but holds {_WORDS.get(type_, type_)}", column=column.name)
+        problems.add(f"must hold {WORDS[column.type]}, but holds {WORDS.get(type_, type_)}", column=column.name)
         return
     with np.errstate(over="ignore"):  # what does not fit float32 becomes infinite
         out[:, 0] = _days(values) - column.origin if type_ == DATE else _numbers(values)
