@@ -181,7 +181,8 @@ def _read_nodes(
             _find(source, name, (), what=what, problems=found)
     dropped = [name for name in table.drop if name in source.names and name not in (id, label, table.time)]
     content = source.read(text=[id] if id else [], problems=found, leave_out=dropped)
-    time = content.column(table.time) if table.time in content.column_names else None
+    # A column may have an empty name, such as the index of a pandas table, and time = "" names none.
+    time = content.column(table.time) if table.time and table.time in content.column_names else None
     ids = None if id is None else _ids(content, id, found)
     columns = content.drop_columns([table.time]) if time is not None else content
     categories = [name for name in table.categories if name != table.time]

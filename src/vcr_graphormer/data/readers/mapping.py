@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from ...base.checks import setting
+from ...base.problems import Problems
 from ...errors import VCRError
+from ..schema import MOST_PROPOSED
 from .arrow import MAPPED, Source, open_source
 
 # Words in the names of columns that tell what a column is, the surest first.
@@ -78,31 +80,55 @@ def likely_column(what: str, names: Sequence[str], taken: Sequence[str | None] =
     ('from_account', 'toAccount')
     """
     free = [name for name in names if name not in taken]
-    words = {name: re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()) for name in free}
-    return next((name for word in _WORDS[what] for name in free if word in words[name]), None)
+    return next((name for word in _WORDS[what] for name in free if word in _words(name)), None)
 
 
 def propose(folder: Path) -> tuple[list[NodeTable], list[EdgeTable]]:
     """Return a likely mapping of the tables in a folder; without a table that looks like edges, nothing."""
-    nodes, edges = [], []
+    others: list[tuple[Path, Source]] = []
+    edges: list[EdgeTable] = []
     for file in sorted(folder.iterdir()):
         if file.suffix.lower() not in MAPPED or not file.is_file() or file.stem in ("train", "val", "test"):
             continue
         try:
             table = open_source(file)
             edge = _as_edges(table, file)
-            names = table.names
         except VCRError:
             continue  # not a table: it is told when the file is named
-        if edge is not None:
-            edges.append(edge)
-        elif (id := likely_column("id", names)) is not None:
-            nodes.append(NodeTable(str(file), id, likely_column("label", names, [id]) or ""))
-    labelled = [table for table in nodes if table.label]
-    if len(labelled) > 1:  # the table with the fewest columns is that of the labels
-        fewest = min(labelled, key=lambda table: len(open_source(Path(table.file)).names))
-        nodes = [table if table in (fewest,) or not table.label else NodeTable(table.file, table.id) for table in nodes]
-    return (nodes, edges) if edges else ([], [])
+        others.append((file, table)) if edge is None else edges.append(edge)
+    if not edges:
+        return [], []
+    # What the ends of edges are, such as the account in from_account, is often the name of an id, too.
+    ends = {word for edge in edges for name in (edge.source, edge.target) for word in _words(name)}
+    ends -= {word for words in _WORDS.values() for word in words}
+    nodes = []
+    for file, table in others:
+        id = likely_column("id", table.names) or next((n for n in table.names if ends & set(_words(n))), None)
+        if id is not None:
+            categories, drop = _texts(table, id)
+            label = likely_column("label", table.names, [id]) or ""
+            categories = tuple(name for name in categories if name != label)
+            nodes.append(NodeTable(str(file), id, label, categories, drop))
+    labelled = [(len(table.names), number) for number, (_, table) in enumerate(others) if number < len(nodes)]
+    if sum(bool(table.label) for table in nodes) > 1:  # labels are in the table with the fewest columns
+        fewest = min((width, number) for width, number in labelled if nodes[number].label)[1]
+        nodes = [table if number == fewest else replace(table, label="") for number, table in enumerate(nodes)]
+    return nodes, edges
+
+
+def _words(name: str) -> list[str]:
+    return re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
+
+
+def _texts(table: Source, id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the columns of text that are likely categories, and those of too many values."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    columns = table.read(text=[id], problems=Problems())
+    texts = [name for name in columns.column_names if name != id and pa.types.is_string(columns.column(name).type)]
+    few = [name for name in texts if compute.count_distinct(columns.column(name)).as_py() <= MOST_PROPOSED]
+    return tuple(few), tuple(name for name in texts if name not in few)
 
 
 def _as_edges(table: Source, file: Path) -> EdgeTable | None:
