@@ -141,7 +141,7 @@ def _preparation_text(preparation: Preparation, column: int, feature: FeatureSum
     scaled = preparation.mean[column] != 0 or preparation.deviation[column] != 1
     words = ["standardized" if scaled else "as it is"]
     if column in preparation.indicators:
-        words.append("missing: median, and a column that says where")
+        words.append("missing: median and indicator")
     elif feature.missing:
         words.append("missing: median")
     return "; ".join(words)

@@ -115,7 +115,9 @@ def _absolute_tables(data: dict[str, Any], folder: Path | None) -> dict[str, Any
     dataset = data.get("dataset")
     base = Path(dataset) if isinstance(dataset, str) and Path(dataset).is_dir() else folder or Path()
     for key in mapped:
-        tables = data[key] if isinstance(data[key], list | tuple) else [data[key]]
+        if not isinstance(data[key], dict | list):
+            continue  # refused later
+        tables = data[key] if isinstance(data[key], list) else [data[key]]
         data[key] = [
             {**table, "file": str((base / table["file"]).resolve())}
             if isinstance(table, dict) and isinstance(table.get("file"), str) and table["file"]

@@ -514,7 +514,8 @@ def _tell_edges(edges: _Edges, names: pa.Array, *, nodes: Sequence[_Nodes], prob
                 f"none of the {lacking:,} edges joins two ids of the tables of nodes, such as '{names[0].as_py()}': "
                 f"are the columns id, source and target the right ones?"
             )
-        elif lacking:
+            return edges
+        if lacking:
             problems.note(f"{lacking:,} of {len(whole):,} edges are left out: an id of theirs is in no table of nodes")
             weight = None if edges.weight is None else edges.weight[whole]
             edges = _Edges(edges.source[whole], edges.target[whole], weight)
