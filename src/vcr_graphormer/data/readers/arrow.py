@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MAPPED = (*TEXT, ".parquet", ".feather", *JSON)  # endings of the tables that a mapping can name
-_BLOCK = 8 << 20  # bytes of a text file that are parsed at once
+_BLOCK = 4 << 20  # bytes of a text file that are parsed at once
 _ROWS_AT_ONCE = 1 << 18  # the same for columnar files
 _MOST_LINES = 10  # lines of one kind that are named
 

@@ -14,7 +14,7 @@ from ...base.checks import LARGEST_ID
 from ...base.jobs import Progress
 from ...base.problems import Problems
 from ...errors import GraphError, VCRError, unknown_name
-from ..contract import build_adjacency, check_class_names
+from ..contract import add_up_edges, check_class_names, finish_adjacency
 from ..graph import Graph
 from ..schema import CATEGORY, Schema
 from ..tasks import TASKS, check_labels, unknown_label
@@ -25,9 +25,12 @@ from .mapping import EdgeTable, NodeTable, likely_column
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from .hashing import TextIndex
+
 _MOST_ROWS = 5  # rows with the same kind of problem that are named one by one
 _NO_NODE, _MISSING = -1, -2  # the row of an id that no table of nodes has, and of an entry without an id
-_LOOK_UP_ROWS = 1 << 22  # edges whose ids are looked up at once; more would hold more texts in memory
+_LOOK_UP_ROWS = 1 << 18  # edges whose ids are looked up at once; more would hold more texts in memory
+_COMPILED_FROM = 100_000  # nodes from which a compiled index is worth the second that its import takes
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,8 @@ def assemble(
     complete
         Whether all tables could be opened; otherwise the others are read only to find their problems.
     """
+    import pyarrow as pa
+
     usual = () if any(table.label for _, table in tables.nodes) else LABEL
     nodes = []
     for source, table in tables.nodes:
@@ -107,13 +112,15 @@ def assemble(
     features, schema = _features(nodes, rows, num_nodes=len(names), known=wanted.schema, problems=problems)
     labels, classes = _labels(nodes, rows, num_nodes=len(names), wanted=wanted, problems=problems)
     problems.raise_any()
-    indptr, indices, weights = build_adjacency(
-        (edges.source, edges.target),  # type: ignore[arg-type]
-        edges.weight,
-        len(names),
-        wanted.directed,
-    )
-    del edges
+    times = _times(nodes, rows, num_nodes=len(names))
+    del nodes  # the tables: what follows needs the memory
+    pa.default_memory_pool().release_unused()
+    ends: Any = (edges.source, edges.target)
+    weighted = edges.weight is not None
+    matrix = add_up_edges(ends, edges.weight, len(names), wanted.directed)
+    del edges, ends
+    indptr, indices, weights = finish_adjacency(matrix, weighted=weighted, directed=wanted.directed)
+    del matrix
     checked_labels, task = check_labels(labels, len(names), wanted.task)
     graph = Graph(
         indptr,
@@ -130,7 +137,7 @@ def assemble(
         schema=schema,
     )
     _tell_isolated(graph, problems)
-    return graph, _times(nodes, rows, num_nodes=len(names))
+    return graph, times
 
 
 def _guarded(read: Callable[..., Any], source: Source, *arguments: Any) -> Any:
@@ -298,16 +305,16 @@ def _read_edges(
         problems.add("some tables of edges have weights and some have none: name a weight in all of them, or in none")
         return None, None
     weights = [part.weight for part in parts if part.weight is not None]
-    edges = _Edges(
-        _joined([part.source for part in parts]),
-        _joined([part.target for part in parts]),
-        _joined(weights) if weights else None,
-    )
+    sources, targets = [part.source for part in parts], [part.target for part in parts]
+    edges = _Edges(_joined(sources), _joined(targets), _joined(weights) if weights else None)
     return look_up.finish(edges) if names is None else (names, edges)
 
 
-def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """Return all parts in one array; the list is emptied, so that their memory is free again."""
+    joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    parts.clear()
+    return joined
 
 
 class _LookUp:
@@ -315,6 +322,11 @@ class _LookUp:
 
     def __init__(self, names: pa.Array | None) -> None:
         self.names = names
+        self.index: TextIndex | None = None
+        if names is not None and len(names) >= _COMPILED_FROM:
+            from .hashing import TextIndex
+
+            self.index = TextIndex(names)
         self.ids: list[tuple[pa.ChunkedArray, pa.ChunkedArray]] = []
 
     def rows(self, source: pa.ChunkedArray, target: pa.ChunkedArray) -> tuple[NDArray[np.int32], ...]:
@@ -331,13 +343,14 @@ class _LookUp:
 
         if not pa.types.is_string(ids.type):
             ids = texts_of(ids)
-        found = compute.index_in(ids, value_set=self.names)
-        rows: NDArray[np.int32] = compute.fill_null(found, _NO_NODE).to_numpy()
+        if self.index is not None:
+            rows = self.index.rows(ids, _NO_NODE)
+        else:
+            rows = compute.fill_null(compute.index_in(ids, value_set=self.names), _NO_NODE).to_numpy().copy()
         lost = np.flatnonzero(rows == _NO_NODE)
         if lost.size:  # missing, or with spaces around them
             trimmed = texts_of(ids.take(pa.array(lost)))
             again = compute.index_in(trimmed, value_set=self.names)
-            rows = rows.copy()
             rows[lost] = compute.fill_null(again, _NO_NODE).to_numpy()
             rows[lost[_where_missing(trimmed) == _MISSING]] = _MISSING
         return rows
