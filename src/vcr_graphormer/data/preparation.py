@@ -26,7 +26,7 @@ _SMALL = 0.1
 # Without features, nodes are told apart by their degrees.
 MADE = "degree"
 # Columns and rows whose float64 values are in memory at once: a fraction of the features, however many there are.
-_COLUMNS_AT_ONCE, _ROWS_AT_ONCE = 16, 1 << 16
+_COLUMNS_AT_ONCE, _ROWS_AT_ONCE = 16, 1 << 13
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,8 +126,8 @@ class Preparation:
             values = np.asarray(features[rows], dtype=np.float64)
             if self.median is not None:
                 missing = np.isnan(values)
-                values = np.where(missing, self.median, values)
                 prepared[rows, width:] = missing[:, list(self.indicators)]
+                values = np.where(missing, self.median, values)
             prepared[rows, :width] = np.where(varies, (values - self.mean) / divisor, 0.0)
         names = graph.feature_names
         if names is not None:
@@ -184,9 +184,9 @@ def _statistics(features: Array, train: NDArray[np.int64], *, table: bool) -> tu
         if table:
             unknown = np.isnan(rows)
             missing[part] = unknown.sum(axis=0)
-            rows[:, unknown.all(axis=0)] = 0.0
-            median[part] = np.nanmedian(rows, axis=0)
-            rows = np.where(unknown, median[part], rows)
+            for column in np.flatnonzero(missing[part] < len(train)):
+                median[part][column] = np.median(rows[~unknown[:, column], column])
+            np.copyto(rows, median[part], where=unknown)
         mean[part], deviation[part] = rows.mean(axis=0), rows.std(axis=0)
     return mean, deviation, median, missing
 

@@ -28,6 +28,7 @@ LEAST_ROWS, LEAST_FRACTION = 10, 0.01
 MOST_VALUES = 100  # columns per category, the most frequent values first
 MOST_PROPOSED = 50  # distinct texts up to which a column is proposed as a category
 _VERSION = 1
+_ROWS_AT_ONCE = 1 << 13
 WORDS = {NUMBER: "numbers", FLAG: "true and false", DATE: "dates", CATEGORY: "categories", TEXT: "text"}
 _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__|unnamed: 0|index|level_0|", re.IGNORECASE)
@@ -156,19 +157,25 @@ class Schema:
             know; without it, problems are raised as one error.
         """
         found = problems or Problems()
-        features = np.full((len(table), len(self.feature_names)), np.nan, dtype=np.float32)
-        place = 0
+        names = table.column_names
+        places = {name: place for place, name in enumerate(names)}
+        parts: list[tuple[Column, pa.ChunkedArray, slice]] = []
+        width = 0
         for column in self.columns:
-            width = len(column.feature_names)
-            if column.name not in table.column_names:
-                found.add(f"the column '{column.name}' is missing; there are: {', '.join(table.column_names)}")
-            else:
-                _encode_column(
-                    column, table.column(column.name), out=features[:, place : place + width], problems=found
-                )
-            place += width
+            part = slice(width, width := width + len(column.feature_names))
+            if column.name not in places:
+                found.add(f"the column '{column.name}' is missing; there are: {', '.join(names)}")
+            elif (values := _checked(column, table.column(places[column.name]), found)) is not None:
+                parts.append((column, values, part))
+        features = np.full((len(table), width), np.nan, dtype=np.float32)
+        # By blocks of rows that stay in the cache: a whole column would touch every line of the matrix.
+        for start in range(0, len(table), _ROWS_AT_ONCE):
+            block = features[start : start + _ROWS_AT_ONCE]
+            for column, values, part in parts:
+                _encode(column, values.slice(start, len(block)), out=block[:, part])
+        _check_finite(features, parts, problems=found)
         known = {self.id, self.label, *self.ignored, *(column.name for column in self.columns)}
-        for name in table.column_names:
+        for name in names:
             if name not in known:
                 found.note("was not there in training and is ignored", column=name)
         if problems is None:
@@ -390,34 +397,49 @@ def _days(values: pa.ChunkedArray) -> NDArray[np.float64]:
     return _numbers(values.cast(pa.int64())) / _PER_DAY[values.type.unit]
 
 
-def _encode_column(column: Column, values: pa.ChunkedArray, *, out: NDArray[np.float32], problems: Problems) -> None:
-    """Write the features of one column to `out` [rows, width], or add a problem."""
+def _checked(column: Column, values: pa.ChunkedArray, problems: Problems) -> pa.ChunkedArray | None:
+    """Return the values of a column if they have its type; None if all are missing, or with a problem."""
     import pyarrow as pa
 
     type_ = _type_of(values.type)
     if column.type == CATEGORY:
-        if type_ not in (NUMBER, FLAG, DATE, TEXT, EMPTY):
-            problems.add(f"must hold categories, but holds {type_}", column=column.name)
-            return
-        texts = _texts(values)
-        places = _places(texts, column.values)
-        places[(places < 0) & texts.is_valid().to_numpy()] = len(column.values)
+        if type_ in (NUMBER, FLAG, DATE, TEXT, EMPTY):
+            return _texts(values)
+        problems.add(f"must hold {WORDS[CATEGORY]}, but holds {type_}", column=column.name)
+        return None
+    if column.type == DATE and type_ == TEXT:  # JSON has no dates
+        for zone in (None, "UTC"):
+            with suppress(pa.ArrowInvalid):
+                return values.cast(pa.timestamp("us", zone))
+    if type_ == column.type:
+        return values
+    if type_ != EMPTY:
+        problems.add(f"must hold {WORDS[column.type]}, but holds {WORDS.get(type_, type_)}", column=column.name)
+    return None
+
+
+def _encode(column: Column, values: pa.ChunkedArray, *, out: NDArray[np.float32]) -> None:
+    """Write the features of one column to `out` [rows, width]."""
+    if column.type == CATEGORY:
+        places = _places(values, column.values)
+        places[(places < 0) & values.is_valid().to_numpy()] = len(column.values)
         rows = np.flatnonzero(places >= 0)
         out[:] = 0.0
         out[rows, places[rows]] = 1.0
         return
-    if type_ == EMPTY:
-        return
-    if column.type == DATE and type_ == TEXT:  # JSON has no dates
-        for zone in (None, "UTC"):
-            with suppress(pa.ArrowInvalid):
-                values, type_ = values.cast(pa.timestamp("us", zone)), DATE
-    if type_ != column.type:
-        problems.add(f"must hold {WORDS[column.type]}, but holds {WORDS.get(type_, type_)}", column=column.name)
-        return
     with np.errstate(over="ignore"):  # what does not fit float32 becomes infinite
-        out[:, 0] = _days(values) - column.origin if type_ == DATE else _numbers(values)
-    infinite = np.flatnonzero(np.isinf(out[:, 0]))
-    if infinite.size:
-        value = values[int(infinite[0])].as_py()
-        problems.add(f"holds {value}; numbers must be finite (below 3e38)", row=int(infinite[0]), column=column.name)
+        out[:, 0] = _days(values) - column.origin if column.type == DATE else _numbers(values)
+
+
+def _check_finite(
+    features: NDArray[np.float32], parts: Sequence[tuple[Column, pa.ChunkedArray, slice]], *, problems: Problems
+) -> None:
+    """Add a problem for each column that holds an infinite number."""
+    infinite = np.zeros(features.shape[1], dtype=np.bool_)
+    for start in range(0, len(features), _ROWS_AT_ONCE):
+        infinite |= np.isinf(features[start : start + _ROWS_AT_ONCE]).any(axis=0)
+    for column, values, part in parts:
+        if infinite[part.start]:
+            row = int(np.flatnonzero(np.isinf(features[:, part.start]))[0])
+            value = values[row].as_py()
+            problems.add(f"holds {value}; numbers must be finite (below 3e38)", row=row, column=column.name)
