@@ -11,7 +11,6 @@ with the arrays of the graph. Writes results/tables.json.
 from __future__ import annotations
 
 import argparse
-import resource
 import tempfile
 import time
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from vcr_graphormer.base.machine import peak_memory, reset_peak_memory
 from vcr_graphormer.base.problems import Problems
 from vcr_graphormer.data.readers.assembly import Wanted
 from vcr_graphormer.data.readers.mapping import EdgeTable, NodeTable
@@ -61,8 +61,9 @@ def measure(files: tuple[Path, Path], way: str) -> dict[str, Any]:
     from pyarrow import csv
 
     if way == "graph":
-        import vcr_graphormer.data.readers.hashing  # noqa: F401 - compiled before the clock starts
-    before = _peak()
+        import vcr_graphormer.data.readers.hashing  # noqa: F401 - imported before the clock starts
+    reset_peak_memory()
+    before = peak_memory()
     start, processor = time.perf_counter(), time.process_time()
     if way == "pyarrow":
         tables = [csv.read_csv(file) for file in files]
@@ -73,11 +74,7 @@ def measure(files: tuple[Path, Path], way: str) -> dict[str, Any]:
         graph, _ = read_mapped([nodes], [edges], Wanted(), problems=Problems(), progress=lambda *_: None)
         arrays = memory_bytes(graph)
     seconds = {"seconds": time.perf_counter() - start, "processor_seconds": time.process_time() - processor}
-    return {**seconds, "peak_bytes": _peak() - before, "array_bytes": arrays}
-
-
-def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {**seconds, "peak_bytes": peak_memory() - before, "array_bytes": arrays}
 
 
 def compare(nodes: int, edges: int, repeats: int) -> list[dict[str, Any]]:

@@ -406,3 +406,26 @@ def test_archives_of_heterophilous_graphs(tmp_path: Path) -> None:
     np.savez(tmp_path / "roman.npz", **arrays, train_masks=np.eye(3, dtype=bool))
     with pytest.raises(StoreError, match=r"train_masks, val_masks and test_masks must have one shape, \[splits, n\]"):
         read_splits(tmp_path)
+
+
+def test_large_tables_use_the_compiled_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"id": f"n{i}", "age": float(i), "town": "Ulm", "job": "ab"[i % 2]} for i in range(50)]
+    edges = [{"source": f" n{i % 50}", "target": f"n{i * 7 % 53}", "weight": 0.25 * i + 1} for i in range(300)]
+    nodes = write(tmp_path / "people.csv", rows, columns=["id", "age", "town", "job"])
+    calls = write(tmp_path / "calls.csv", edges, columns=["source", "target", "weight"])
+    plain, problems = load([nodes], [calls])
+    monkeypatch.setattr("vcr_graphormer.data.readers.assembly._COMPILED_FROM", 1)
+    monkeypatch.setattr("vcr_graphormer.data.readers.assembly._LOOK_UP_ROWS", 64)
+    monkeypatch.setattr("vcr_graphormer.data.readers.arrow._BLOCK", 512)
+    compiled, again = load([nodes], [calls])
+    assert (plain.fingerprint, problems.notes) == (compiled.fingerprint, again.notes)
+
+
+def test_progress_is_told(tmp_path: Path) -> None:
+    nodes, edges = small(tmp_path)
+    steps: list[tuple[str, int, int]] = []
+    tables = [NodeTable(str(nodes), "id", "job")], [EdgeTable(str(edges))]
+    read_mapped(*tables, Wanted(), problems=Problems(), progress=lambda *step: steps.append(step))
+    assert {stage for stage, _, _ in steps} == {"reading calls.csv"}
+    assert steps[-1][1] == steps[-1][2]
+    assert all(done < total for _, done, total in steps[:-1])

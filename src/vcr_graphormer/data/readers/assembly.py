@@ -98,6 +98,7 @@ def assemble(
         if (part := _guarded(_read_nodes, source, table, usual, wanted, problems)) is not None:
             nodes.append(part)
     _check_together(nodes, problems)
+    pa.default_memory_pool().release_unused()
     complete = complete and len(nodes) == len(tables.nodes)
     names, rows = _number_nodes(nodes, problems) if complete else (None, [])
     names, edges = _read_edges(
