@@ -96,6 +96,16 @@ def compare(nodes: int, edges: int, repeats: int) -> list[dict[str, Any]]:
     return result
 
 
+def sentence(rows: list[dict[str, Any]]) -> str:
+    """Return what docs/speed.md says about the measured rows."""
+    graph = rows[1]
+    return (
+        f"With {graph['nodes']:,} nodes and {graph['edges']:,} weighted edges a graph took "
+        f"{graph['seconds_ratio']:.1f} times the seconds of pyarrow alone ({graph['seconds']:.0f} against {rows[0]['seconds']:.0f} on two busy cores) and "
+        f"{graph['peak_per_array']:.1f} times the memory of its arrays."
+    )
+
+
 def make_parser() -> argparse.ArgumentParser:
     """Return the options of this benchmark."""
     parser = new_parser(__doc__, data=False, out="results/tables.json")
