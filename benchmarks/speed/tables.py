@@ -98,10 +98,10 @@ def compare(nodes: int, edges: int, repeats: int) -> list[dict[str, Any]]:
 
 def sentence(rows: list[dict[str, Any]]) -> str:
     """Return what docs/speed.md says about the measured rows."""
-    graph = rows[1]
+    graph, busy = rows[1], f"{rows[1]['seconds']:.0f} against {rows[0]['seconds']:.0f} on two busy cores"
     return (
         f"With {graph['nodes']:,} nodes and {graph['edges']:,} weighted edges a graph took "
-        f"{graph['seconds_ratio']:.1f} times the seconds of pyarrow alone ({graph['seconds']:.0f} against {rows[0]['seconds']:.0f} on two busy cores) and "
+        f"{graph['seconds_ratio']:.1f} times the seconds of pyarrow alone ({busy}) and "
         f"{graph['peak_per_array']:.1f} times the memory of its arrays."
     )
 

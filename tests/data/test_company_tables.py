@@ -91,9 +91,8 @@ def test_one_command_tells_everything_and_one_fix_is_enough(tmp_path: Path) -> N
     assert "the run lies in" in text
     # The settings of the run name whole paths: it can be repeated from any folder.
     again = load_config(tmp_path / "run" / "config.toml")
-    assert [Path(table.file) for table in (*again.data.nodes, *again.data.edges)] == [
-        folder / f"{name}.csv" for name in ("accounts", "labels", "transactions")
-    ]
+    files = [table.file for table in again.data.nodes] + [table.file for table in again.data.edges]
+    assert [Path(file) for file in files] == [folder / f"{name}.csv" for name in ("accounts", "labels", "transactions")]
 
 
 def test_the_mapping_is_a_part_of_the_settings(tmp_path: Path) -> None:

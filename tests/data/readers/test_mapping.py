@@ -394,10 +394,10 @@ def test_geom_gcn_files(tmp_path: Path) -> None:
 
 
 def test_archives_of_heterophilous_graphs(tmp_path: Path) -> None:
-    masks = {
+    masks: dict[str, Any] = {
         f"{part}_masks": np.eye(3, dtype=bool)[[i, (i + 1) % 3]] for i, part in enumerate(("train", "val", "test"))
     }
-    arrays = {"edges": [[0, 1], [1, 2], [2, 0]], "node_features": np.eye(3), "node_labels": [0, 1, 0]}
+    arrays: dict[str, Any] = {"edges": [[0, 1], [1, 2], [2, 0]], "node_features": np.eye(3), "node_labels": [0, 1, 0]}
     np.savez(tmp_path / "roman.npz", **arrays, **masks, class_names=["no", "yes"])
     graph = read_graph(tmp_path)
     assert (graph.num_edges, graph.num_features, graph.class_names) == (3, 3, ("no", "yes"))
