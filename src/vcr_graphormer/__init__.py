@@ -25,6 +25,7 @@ _NAMES = {
     "data.generated": ("digits", "generate"),
     "data.graph": ("Graph",),
     "data.preparation": ("Preparation",),
+    "data.readers.mapping": ("EdgeTable", "NodeTable"),
     "data.schema": ("Schema",),
     "data.split": ("Split",),
     "data.summary": ("GraphSummary",),
@@ -67,6 +68,7 @@ if TYPE_CHECKING:  # type checkers do not see names that are imported on first u
     from .data.generated import digits, generate
     from .data.graph import Graph
     from .data.preparation import Preparation
+    from .data.readers.mapping import EdgeTable, NodeTable
     from .data.schema import Schema
     from .data.split import Split
     from .data.summary import GraphSummary
@@ -113,6 +115,7 @@ __all__ = [
     "Connections",
     "DaskError",
     "DataConfig",
+    "EdgeTable",
     "Explanation",
     "FeatureRanker",
     "Graph",
@@ -125,6 +128,7 @@ __all__ = [
     "LinkRanker",
     "ModelConfig",
     "NodeRanker",
+    "NodeTable",
     "Predictions",
     "Preparation",
     "ProcessError",

@@ -53,6 +53,15 @@ def test_the_constants_of_resources_are_those_measured() -> None:
         assert vectors < (VECTORS_PER_NODE + 2 * THREAD_PER_NODE) * nodes < 1.5 * vectors
 
 
+def test_reading_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = json.loads((ROOT / "results" / "tables.json").read_text())["rows"]
+    assert (rows[1]["nodes"], rows[1]["edges"]) == (10**6, 10**7)
+    assert rows[1]["seconds_ratio"] < 3
+    assert rows[1]["peak_per_array"] < 3
+    text = " ".join((ROOT / "docs" / "speed.md").read_text().split())
+    assert benchmark("speed.tables", monkeypatch).sentence(rows) in text
+
+
 def test_training_table(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = benchmark("speed.training", monkeypatch).readme_table(ROOT / "results")
     assert len(rows.splitlines()) == 4

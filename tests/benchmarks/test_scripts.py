@@ -298,3 +298,10 @@ def test_throughput_counts_steps_of_an_imitated_store(tmp_path: Path, monkeypatc
     for row in rows:
         assert row["steps_per_second"] > 0
         assert row["nodes_per_second"] == pytest.approx(64 * row["steps_per_second"])
+
+
+def test_tables_are_read_both_ways(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tables = load("speed.tables", monkeypatch)
+    files = tables.write_tables(tmp_path, 300, 2000)
+    rows = {way: tables.measure(files, way) for way in ("pyarrow", "graph")}
+    assert all(row["seconds"] > 0 and row["array_bytes"] > 2000 for row in rows.values())

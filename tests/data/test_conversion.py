@@ -18,10 +18,49 @@ def test_from_pyg_reads_weights_and_refuses_other_data() -> None:
     assert weighted.weights.tolist() == [2.0, 2.0]
     # An edge attribute may be a category: it is a weight only if one says so.
     data = Data(edge_index=index, edge_attr=torch.ones(1, 1), num_nodes=2)
-    assert Graph.from_pyg(data).weights is None
+    with pytest.warns(UserWarning, match=r"edge_attr \[1, 1\] is not used; to take a column of it as weights pass"):
+        assert Graph.from_pyg(data).weights is None
+    assert Graph.from_pyg(data, edge_weight=None).weights is None
+    named = Graph.from_pyg(data, edge_weight="edge_attr:0").weights
+    assert named is not None
+    assert named.tolist() == [1.0, 1.0]
+    with pytest.raises(GraphError, match="edge_weight is 'edge_attr:1', but edge_attr has columns 0 to 0"):
+        Graph.from_pyg(data, edge_weight="edge_attr:1")
+    with pytest.raises(GraphError, match="data has no attribute 'amount'"):
+        Graph.from_pyg(data, edge_weight="amount")
     assert Graph.from_pyg(data, edge_weight=data.edge_attr).weights is not None
     with pytest.raises(GraphError, match="data has no edge_index"):
         Graph.from_pyg(Data(num_nodes=2))
+
+
+def test_text_ids_and_text_labels() -> None:
+    edges = [["bob", "eve", "eve"], ["ann", "bob", "bob"]]
+    graph = Graph.from_edges(edges, labels=["spy", "friend", ""])
+    assert graph.names is not None
+    assert graph.labels is not None
+    assert (graph.names.tolist(), rows(graph)) == (["bob", "eve", "ann"], [[1, 2], [0], [0]])
+    assert (graph.class_names, graph.labels.tolist()) == (("friend", "spy"), [1, 0, -1])
+    ordered = Graph.from_edges(np.array(edges), names=["ann", "bob", "eve", "zoe"], labels=["a", "b", None, "b"])
+    assert ordered.labels is not None
+    assert (ordered.num_nodes, rows(ordered), ordered.labels.tolist()) == (4, [[1], [0, 2], [1], []], [0, 1, -1, 1])
+    given = Graph.from_edges(edges, labels=["b", "a", "b"], class_names=["b", "a", "c"])
+    assert given.labels is not None
+    assert (given.labels.tolist(), given.num_classes) == ([0, 1, 0], 3)
+    with pytest.raises(GraphError, match="edge_index holds 'eve', which is not in names"):
+        Graph.from_edges(edges, names=["ann", "bob"])
+    with pytest.raises(GraphError, match="labels hold 'b', which is not in class_names: a"):
+        Graph.from_edges(edges, labels=["a", "b", "a"], class_names=["a"])
+    with pytest.raises(GraphError, match="features has 4 rows but the graph has 3 nodes"):
+        Graph.from_edges(edges, features=np.ones((4, 1)))
+
+
+def test_text_labels_of_networkx() -> None:
+    source = networkx.path_graph(["ann", "bob", "eve"])
+    for node, job in zip(source, ("spy", "friend", "spy"), strict=True):
+        source.nodes[node]["job"] = job
+    graph = Graph.from_networkx(source, labels="job")
+    assert graph.labels is not None
+    assert (graph.class_names, graph.labels.tolist()) == (("friend", "spy"), [1, 0, 1])
 
 
 def test_from_scipy() -> None:

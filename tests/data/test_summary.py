@@ -4,12 +4,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import graphs, naive
 from vcr_graphormer import Graph
-from vcr_graphormer.data.summary import label_homophily
+from vcr_graphormer.data.summary import count_classes, label_homophily, summarize_features
 
 
 def test_two_components_by_hand() -> None:
@@ -48,3 +49,24 @@ def test_homophily_and_isolated_equal_naive(
     touched = {node for edge in edges if edge[0] != edge[1] for node in edge}
     assert graph.summary().isolated == n - len(touched)
     assert graph.summary().components == len(naive.components(graph))
+
+
+def test_features_and_classes_are_summed_up() -> None:
+    nodes = {"id": ["a", "b", "c"], "x": [1.0, None, 3.0], "one": [7, 7, 7], "label": ["no", "yes", "no"]}
+    graph = Graph.from_frames(nodes, {"source": ["a", "b"], "target": ["b", "c"]}, id="id", label="label")
+    first, second = summarize_features(graph)
+    assert (first.name, first.type, first.low, first.high, first.missing, first.constant) == (
+        "x",
+        "number",
+        1,
+        3,
+        1,
+        False,
+    )
+    assert (second.name, second.constant, second.missing) == ("one", True, 0)
+    assert count_classes(graph) == {"no": 2, "yes": 1}
+    sparse = Graph.from_edges([[0], [1]], features=sp.csr_matrix([[0.0, 2.0], [0.0, -1.0]]))
+    assert [(row.low, row.high) for row in summarize_features(sparse)] == [(0, 0), (-1, 2)]
+    several = Graph.from_edges([[0], [1]], labels=[[1, 0], [1, 1]], task="multilabel")
+    assert count_classes(several) == {"0": 2, "1": 1}
+    assert (summarize_features(several), count_classes(sparse)) == ([], {})

@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import StoreError
-from .options import ConfigFile, DataRoot, Settings, read_config
+from .options import ConfigFile, DataRoot, Settings, read_config, show_reading
 
 if TYPE_CHECKING:
+    from ..data.datasets import DataConfig
     from ..data.graph import Graph
+    from ..data.preparation import Preparation
     from ..data.split import Split
+    from ..data.summary import FeatureSummary
+
+LISTED_FEATURES = 40  # more are counted, not listed
+LISTED_CLASSES = 20
 
 
 def datasets(
@@ -34,8 +40,10 @@ def datasets(
     from ..data.catalogue import find_dataset
     from ..data.datasets import load_data, load_splits
 
-    graph, split = load_data(chosen)
+    with show_reading() as shown:
+        graph, split = load_data(chosen, **shown)
     describe(graph, split)
+    _describe_features(graph, split, chosen)
     if save is not None:
         if save.exists():
             raise StoreError(f"{save} exists: choose another folder or delete it")
@@ -76,6 +84,8 @@ def _list_datasets(root: Path) -> None:
 
 def describe(graph: Graph, split: Split | None) -> None:
     """Print the summary of a graph, the sizes of its split and its fingerprint."""
+    from ..data.summary import count_classes
+
     typer.echo(str(graph.summary()))
     if split is None:
         typer.echo("  split                  none: there are no labels")
@@ -84,6 +94,57 @@ def describe(graph: Graph, split: Split | None) -> None:
             f"  split                  {len(split.train):,} train, {len(split.val):,} val, {len(split.test):,} test"
         )
     typer.echo(f"  fingerprint            {graph.fingerprint}")
+    counts = count_classes(graph)
+    if counts:
+        listed = sorted(counts.items(), key=lambda item: -item[1])[:LISTED_CLASSES]
+        more = f" and {len(counts) - len(listed)} more" if len(counts) > len(listed) else ""
+        typer.echo(f"  nodes of each class    {', '.join(f'{name} {count:,}' for name, count in listed)}{more}")
+
+
+def _describe_features(graph: Graph, split: Split | None, config: DataConfig) -> None:
+    """Print what each feature holds and what training will do to it."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from ..data.preparation import Preparation
+    from ..data.summary import summarize_features
+    from .console import make_console
+
+    features = summarize_features(graph)
+    preparation = None if split is None else Preparation.learn(graph, split.train, config)
+    if len(features) > LISTED_FEATURES:
+        lacking = sum(feature.missing > 0 for feature in features)
+        constant = sum(feature.constant for feature in features)
+        low, high = min(feature.low for feature in features), max(feature.high for feature in features)
+        text = f"  {len(features):,} features from {low:g} to {high:g}, {constant:,} of them constant"
+        text += f", {lacking:,} with missing values" if lacking else ""
+        if preparation is not None:
+            text += "; " + ("they are standardized" if preparation.standardizes else "they are not scaled")
+        typer.echo(text)
+    elif features:
+        table = Table("feature", "type", "range", "missing", "in training")
+        for column, feature in enumerate(features):
+            span = "no values" if feature.missing == graph.num_nodes else f"{feature.low:g} to {feature.high:g}"
+            done = "" if preparation is None else _preparation_text(preparation, column, feature)
+            missing = f"{feature.missing:,}" if feature.missing else ""
+            table.add_row(escape(feature.name), feature.type, span, missing, done)
+        make_console().print(table)
+    if graph.schema is not None and graph.schema.ignored:
+        typer.echo(f"  columns not used       {', '.join(repr(name) for name in graph.schema.ignored)}")
+
+
+def _preparation_text(preparation: Preparation, column: int, feature: FeatureSummary) -> str:
+    if preparation.mean is None or preparation.deviation is None:
+        return "as it is"
+    if preparation.deviation[column] == 0:
+        return "constant: becomes 0"
+    scaled = preparation.mean[column] != 0 or preparation.deviation[column] != 1
+    words = ["standardized" if scaled else "as it is"]
+    if column in preparation.indicators:
+        words.append("missing: median and indicator")
+    elif feature.missing:
+        words.append("missing: median")
+    return "; ".join(words)
 
 
 def settings() -> None:
@@ -99,7 +160,7 @@ def settings() -> None:
     for section in fields(Config):
         values = getattr(Config(), section.name)
         for item in fields(values):
-            default = str(shown(values, item.name))
+            default = "none" if item.default == () else str(shown(values, item.name))
             default = default.lower() if isinstance(item.default, bool) else default
             table.add_row(f"{section.name}.{item.name}", default, item.metadata["help"])
         table.add_section()

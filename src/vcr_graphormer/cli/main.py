@@ -35,13 +35,13 @@ for command in (demo, train, tune, tokenize, evaluate, predict, embed, explain, 
 
 
 def main() -> None:
-    """Run the command line; print errors of this package as one line, without a traceback."""
+    """Run the command line; print errors of this package without a traceback."""
     warnings.showwarning = _show_warning
     try:
         app(prog_name="vcr-graphormer")
     except VCRError as error:
         _print_error(error)
-        sys.exit(1)
+        sys.exit(error.exit_status)
     except KeyboardInterrupt:
         say_error("stopped")
         sys.exit(INTERRUPTED)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -189,6 +190,18 @@ def read_config(file: Path | None, settings: list[str] | None, variant: str = "d
     _check_root(given.get("root"))
     data = {key: value for key, value in given.items() if value is not None}
     return load_config(file, settings or [], {"data": data}, variant)
+
+
+@contextmanager
+def show_reading() -> Iterator[dict[str, Any]]:
+    """Show progress while data is read; yield the callbacks of `load_data`. Notes follow when the bars are gone."""
+    from .console import StageProgress
+
+    notes: list[str] = []
+    with StageProgress() as progress:
+        yield {"progress": progress, "tell": notes.append}
+    for note in notes:
+        typer.echo(f"note: {note}")
 
 
 def _check_root(root: str | None) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 import typer
 
 from ..errors import ConfigError
-from .options import INTERRUPTED, Chosen, Extras, Machine, Scheduler, Threads, say_error
+from .options import INTERRUPTED, Chosen, Extras, Machine, Scheduler, Threads, say_error, show_reading
 
 if TYPE_CHECKING:
     from ..data.graph import Graph
@@ -92,7 +92,8 @@ def train(
         return out or Path("runs") / Path(chosen.data.dataset).resolve().name, chosen
 
     def load() -> tuple[Graph, Split]:
-        graph, split = load_labelled(chosen.data)
+        # The bars of training are live already, and a terminal can have only one live display.
+        graph, split = load_labelled(chosen.data, progress=shown["progress"], tell=_tell)
         typer.echo(repr(graph))
         return graph, split
 
@@ -130,6 +131,10 @@ def train(
         print_baselines(run)
         typer.echo(f"the run lies in {run.path}")
         typer.echo(f"next: vcr-graphormer predict {run.path} --out predictions.csv")
+
+
+def _tell(note: str) -> None:
+    typer.echo(f"note: {note}")
 
 
 def _train_seeds(chosen: Config, seeds: int, folder: Path, machine: Machine, *, force: bool, baselines: str) -> None:
@@ -186,7 +191,8 @@ def tokenize(
     try:
         # Workers before data: if one cannot be reached, the command fails before it reads a large graph.
         with nullcontext() if scheduler is None else connect(scheduler) as executor:
-            graph, split = load_data(chosen.data)
+            with show_reading() as reading:
+                graph, split = load_data(chosen.data, **reading)
             typer.echo(repr(graph))
             if split is not None:
                 adapted = adapt(chosen, graph, split)

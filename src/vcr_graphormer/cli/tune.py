@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ConfigError
-from .options import INTERRUPTED, Device, Named, say_error
+from .options import INTERRUPTED, Device, Named, say_error, show_reading
 
 if TYPE_CHECKING:
     from ..runs.config import Config
@@ -63,7 +63,8 @@ def tune(
     if limits.recipes is not None:
         names = [name.strip() for name in limits.recipes.split(",") if name.strip()]
     try:
-        graph, split = load_labelled(chosen.data)
+        with show_reading() as reading:
+            graph, split = load_labelled(chosen.data, **reading)
         typer.echo(repr(graph))
         with TuningProgress() as progress:
             run = tune_fixed(

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..base.checks import check_seed, setting
-from ..errors import ConfigError, GraphError, unknown_name
+from ..base.jobs import Progress
+from ..base.problems import Problems
+from ..errors import BAD_DATA, ConfigError, GraphError, StoreError, unknown_name
 from .catalogue import DATASETS, RANDOM, Counts, find_dataset
 from .generated import digits
 from .graph import Graph
-from .readers.own import read_graph, read_splits
+from .readers.assembly import Wanted
+from .readers.mapping import EdgeTable, NodeTable
+from .readers.own import read_graph, read_mapped, read_splits, warn
 from .split import Split
 from .tasks import CLASSIFICATION, TASKS
 
@@ -56,6 +61,12 @@ class DataConfig:
         Whether a random split has the same fractions of each class in every part.
     seed : int
         Seed of the split, or the number of a published one.
+    nodes, edges : list of tables
+        One's own tables with columns of any names: sections `[data.nodes]` and `[data.edges]`, see `NodeTable` and
+        `EdgeTable`. Files are relative to the TOML file, or to `dataset` if that is a folder.
+    train_until, val_until : str
+        A split by the column `time` of a node table: training nodes are those up to the first date, validation nodes
+        up to the second, test nodes are newer.
     """
 
     dataset: str = setting(EMBEDDED, "a published dataset by name, or the path of your own folder or file")
@@ -71,10 +82,21 @@ class DataConfig:
     val: float = setting(0.2, "validation nodes: a fraction, or a number (for per_class: of each class)")
     stratified: bool = setting(False, "same fractions of each class in every part of a random split")
     seed: int = setting(0, "seed of the split, or the number of a published one")
+    nodes: tuple[NodeTable, ...] = setting((), "tables of nodes: sections [data.nodes] of a TOML file")
+    edges: tuple[EdgeTable, ...] = setting((), "tables of edges: sections [data.edges] of a TOML file")
+    train_until: str = setting("", "split by time: last date of training nodes; needs time in [data.nodes]")
+    val_until: str = setting("", "split by time: last date of validation nodes; newer ones are for the test")
 
 
 def load_dataset(
-    name: str | Path, root: str | Path = "data", directed: bool = False, task: str = "auto", ids: str = "auto"
+    name: str | Path,
+    root: str | Path = "data",
+    directed: bool = False,
+    task: str = "auto",
+    ids: str = "auto",
+    *,
+    problems: Problems | None = None,
+    progress: Progress | None = None,
 ) -> Graph:
     """Load a dataset by name, or one's own data by path.
 
@@ -88,6 +110,10 @@ def load_dataset(
         Keep the direction of edges; the default makes every graph undirected.
     task, ids
         Only for one's own data; see `DataConfig`.
+    problems
+        Collects notes about one's own data, such as columns that are not used; by default they are one warning.
+    progress
+        Called with (stage, done, total) while one's own data is read.
 
     >>> load_dataset("digits")
     Graph(digits: 1,797 nodes, 5,631 edges, 64 features, 10 classes)
@@ -95,7 +121,8 @@ def load_dataset(
     name = os.fspath(name)
     dataset = find_dataset(name)
     if dataset is None and name != EMBEDDED:
-        return read_graph(_own_path(name), directed=directed, task=task, ids=ids)
+        path = _own_path(name)
+        return read_graph(path, directed=directed, task=task, ids=ids, problems=problems, progress=progress)
     if task not in ("auto", CLASSIFICATION.name) or ids != "auto":
         raise ConfigError(f"task and ids describe one's own data; {name} has class labels and its own numbering")
     if dataset is None:
@@ -145,21 +172,75 @@ def paper_split(name: str, labels: Any, seed: int = 0, root: str | Path = "data"
     return splits[check_seed(seed) % len(splits)]
 
 
-def load_data(config: DataConfig) -> tuple[Graph, Split | None]:
-    """Load the graph and the split that `[data]` describes; without labels there is no split."""
-    graph = load_dataset(config.dataset, config.root, directed=config.directed, task=config.task, ids=config.ids)
+def load_data(
+    config: DataConfig, *, progress: Progress | None = None, tell: Callable[[str], None] | None = None
+) -> tuple[Graph, Split | None]:
+    """Load the graph and the split that `[data]` describes; without labels there is no split.
+
+    Parameters
+    ----------
+    tell
+        Called with each note about one's own data; by default the notes are one warning.
+    """
+    problems = Problems()
+    try:
+        graph, split = _load(config, problems, progress)
+    except (GraphError, StoreError) as error:
+        error.exit_status = BAD_DATA
+        raise
+    if tell is None:
+        warn(problems)
+    else:
+        for note in problems.notes:
+            tell(note)
+    return graph, split
+
+
+def _load(config: DataConfig, problems: Problems, progress: Progress | None) -> tuple[Graph, Split | None]:
+    _check_time_split(config)
+    times = None
+    if config.nodes or config.edges:
+        if find_dataset(config.dataset) is not None:
+            raise ConfigError(
+                f"data.dataset is {config.dataset}, a published one: leave out [data.nodes] and [data.edges]"
+            )
+        name = "tables" if config.dataset == EMBEDDED else Path(config.dataset).resolve().stem
+        wanted = Wanted(config.directed, config.task, name)
+        graph, times = read_mapped(config.nodes, config.edges, wanted, problems=problems, progress=progress)
+    else:
+        how: dict[str, Any] = {"directed": config.directed, "task": config.task, "ids": config.ids}
+        graph = load_dataset(config.dataset, config.root, **how, problems=problems, progress=progress)
     if config.features in ("identity", "degree"):
         graph = graph.with_features(config.features)  # type: ignore[arg-type]
     elif config.features not in ("auto", "given"):
         raise ConfigError(f"data.features is {config.features!r}; it must be auto, given, identity or degree")
     if graph.labels is None:
         return graph, None
-    return graph, _make_split(config, graph).check(graph.num_nodes, graph.labels, graph.class_names)
+    if config.train_until:
+        split = Split.by_time(graph.labels, times, train_until=config.train_until, val_until=config.val_until)
+    else:
+        split = _make_split(config, graph)
+    return graph, split.check(graph.num_nodes, graph.labels, graph.class_names)
 
 
-def load_labelled(config: DataConfig) -> tuple[Graph, Split]:
-    """Load the graph and the split that `[data]` describes; refuse a graph without labels."""
-    graph, split = load_data(config)
+def _check_time_split(config: DataConfig) -> None:
+    if not config.train_until and not config.val_until:
+        return
+    if not config.train_until or not config.val_until:
+        raise ConfigError("a split by time needs both data.train_until and data.val_until")
+    if not any(table.time for table in config.nodes):
+        raise ConfigError('data.train_until needs a column of times: write time = "…" in [data.nodes]')
+    if config.split != "auto":
+        raise ConfigError(
+            f"data.split is {config.split!r}, but data.train_until asks for a split by time: leave out one"
+        )
+
+
+def load_labelled(
+    config: DataConfig, *, progress: Progress | None = None, tell: Callable[[str], None] | None = None
+) -> tuple[Graph, Split]:
+    """Load the graph and the split that `[data]` describes, as `load_data`; refuse a graph without labels."""
+    graph, split = load_data(config, progress=progress, tell=tell)
     if split is None:
         raise GraphError(f"{config.dataset} has no labels to learn from")
     return graph, split
@@ -172,7 +253,9 @@ def _make_split(config: DataConfig, graph: Graph) -> Split:
     sizes_given = (config.train, config.val, config.stratified) != defaults
     if config.split in ("auto", "published"):
         own_data = find_dataset(config.dataset) is None
-        splits = load_splits(config.dataset, config.root, graph) if own_data or config.split == "published" else []
+        mapped = bool(config.nodes or config.edges) and config.dataset == EMBEDDED
+        look = not mapped and (own_data or config.split == "published")
+        splits = load_splits(config.dataset, config.root, graph) if look else []
         if splits and config.split == "published" and not 0 <= config.seed < len(splits):
             raise ConfigError(
                 f"data.seed is {config.seed} but {config.dataset} has published splits 0 to {len(splits) - 1}"

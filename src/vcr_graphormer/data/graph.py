@@ -26,7 +26,7 @@ from .contract import (
     check_features,
     check_names,
 )
-from .conversion import networkx_arguments, pyg_arguments, scipy_arguments
+from .conversion import class_ids, networkx_arguments, number_texts, pyg_arguments, scipy_arguments
 from .schema import Schema
 from .summary import GraphSummary, summarize
 from .tasks import TASKS, check_labels
@@ -47,6 +47,18 @@ class About(TypedDict, total=False):
     name: str
     feature_names: Sequence[Any] | None
     schema: Schema | None
+
+
+class Columns(TypedDict, total=False):
+    """The keywords of `Graph.from_frames` that say what the columns of its tables mean."""
+
+    id: str
+    label: str
+    categories: Sequence[str]
+    drop: Sequence[str]
+    source: str
+    target: str
+    weight: str
 
 
 @dataclass(frozen=True)
@@ -119,7 +131,9 @@ class Graph:
         directed: bool = False,
         **about: Unpack[About],
     ) -> Graph:
-        """Make a graph from [2, m] node ids.
+        """Make a graph from [2, m] node ids: row numbers, or texts.
+
+        Texts are numbered in order of appearance, or in the order of `names`. Labels may be texts, too.
 
         Self-loops are dropped. Repeated edges become one, whose weight is their sum. Unless `directed`, every edge
         goes both ways; if its two directions have different weights, the larger one counts.
@@ -138,9 +152,12 @@ class Graph:
         >>> Graph.from_edges([[0, 1, 1, 2], [1, 0, 1, 1]], num_nodes=4)
         Graph(graph: 4 nodes, 2 edges, no features, no labels)
         """
+        numbered, names = number_texts(edge_index, about.get("names"))
+        labels, class_names = class_ids(labels, about.get("class_names"))
         if num_nodes is None:
-            num_nodes = _count_rows(features if features is not None else labels)
-        edges, num_nodes = check_edge_index(edge_index, num_nodes)
+            rows = names if numbered is not edge_index else features if features is not None else labels
+            num_nodes = _count_rows(rows)
+        edges, num_nodes = check_edge_index(numbered, num_nodes)
         weights = check_edge_weight(edge_weight, edges.shape[1])
         indptr, indices, weights = build_adjacency(edges, weights, num_nodes, directed)
         checked_labels, task = check_labels(labels, num_nodes, about.get("task", "auto"))
@@ -155,8 +172,8 @@ class Graph:
             weights=weights,
             features=checked_features,
             labels=checked_labels,
-            names=check_names(about.get("names"), num_nodes),
-            class_names=check_class_names(about.get("class_names"), checked_labels, task),
+            names=check_names(names, num_nodes),
+            class_names=check_class_names(class_names, checked_labels, task),
             directed=bool(directed),
             task=task,
             name=about.get("name", "graph"),
@@ -176,7 +193,8 @@ class Graph:
     def from_pyg(cls, data: Data, **keywords: Any) -> Graph:
         """Make a graph from x, edge_index, y and edge_weight of a `torch_geometric.data.Data`.
 
-        `keywords` as in `from_edges`; they replace what `data` has.
+        `keywords` as in `from_edges`; they replace what `data` has. `edge_weight="edge_attr:0"` takes the first column
+        of `edge_attr` as weights.
         """
         return cls.from_edges(**pyg_arguments(data, **keywords))
 
@@ -190,6 +208,41 @@ class Graph:
         kept. Pass `directed=True` to keep the direction of a DiGraph.
         """
         return cls.from_edges(**networkx_arguments(graph, features, labels, weight, **keywords))
+
+    @classmethod
+    def from_frames(
+        cls,
+        nodes: Any,
+        edges: Any,
+        *,
+        directed: bool = False,
+        task: str = "auto",
+        name: str = "graph",
+        **columns: Unpack[Columns],
+    ) -> Graph:
+        """Make a graph from a table of nodes (or None) and one of edges.
+
+        Tables are those of pandas, polars, pyarrow or another library with Arrow's interface, or dictionaries of
+        columns. Columns become features as in files: numbers stay, dates become days, the `categories` become one
+        feature per value, other texts are left out. What is left out is told by one warning, all that is wrong by one
+        error.
+
+        Parameters
+        ----------
+        **columns
+            `id`, `label`, `categories` and `drop` of the nodes, `source`, `target` and `weight` of the edges, as in
+            `NodeTable` and `EdgeTable`.
+
+        >>> people = {"name": ["ann", "bob"], "age": [30, None], "job": ["spy", "friend"]}
+        >>> calls = {"caller": ["ann", "ann"], "callee": ["bob", "bob"], "minutes": [2, 3]}
+        >>> ends = {"source": "caller", "target": "callee"}
+        >>> graph = Graph.from_frames(people, calls, id="name", label="job", weight="minutes", **ends)
+        >>> graph.weights.tolist(), graph.features.tolist(), graph.class_names
+        ([5.0, 5.0], [[30.0], [nan]], ('friend', 'spy'))
+        """
+        from .readers.own import frame_graph
+
+        return frame_graph(nodes, edges, directed=directed, task=task, name=name, columns=columns)
 
     @classmethod
     def open(cls, path: str | Path) -> Graph:

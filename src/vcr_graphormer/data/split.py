@@ -77,6 +77,43 @@ class Split:
         return cls._draw(groups, train, val=val, generator=np.random.default_rng(check_seed(seed)))
 
     @classmethod
+    def by_time(cls, labels: Any, times: Any, *, train_until: str, val_until: str) -> Split:
+        """Train on the oldest labelled nodes, validate on newer ones, test on the newest.
+
+        Nodes without a label or a time belong to no part.
+
+        Parameters
+        ----------
+        times : [n]
+            Dates, or numbers; a column of Arrow, NumPy's datetime64, or numbers.
+        train_until, val_until
+            The last time of the training and of the validation part, as text: `2024-06-30` (to the end of that day),
+            `2024-06-30 12:00`, or a number.
+
+        >>> days = np.array(["2024-01-01", "2024-02-01", "2024-03-01"], dtype="datetime64[D]")
+        >>> Split.by_time([0, 1, 0], days, train_until="2024-01-31", val_until="2024-02-29")
+        Split(train=1, val=1, test=1)
+        """
+        values = _check_labels(labels)
+        moments, has_time = _times(times)
+        if len(moments) != len(values):
+            raise GraphError(f"times has {len(moments)} rows but labels has {len(values)}")
+        first, last = (
+            _moment(until, moments.dtype, what=what)
+            for what, until in (("train_until", train_until), ("val_until", val_until))
+        )
+        if not first < last:
+            raise GraphError(f"train_until is {train_until} and val_until is {val_until}; it must be later")
+        known = known_labels(values) & has_time
+        parts = (known & (moments <= first), known & (moments > first) & (moments <= last), known & (moments > last))
+        for part, mask, rule in zip(PARTS, parts, ("up to train_until", "up to val_until", "after it"), strict=True):
+            if not mask.any():
+                seen = moments[known]
+                span = f"; labelled nodes have times {seen.min()} to {seen.max()}" if seen.size else ""
+                raise GraphError(f"{part} is empty: no labelled node has a time {rule}{span}")
+        return cls(*(np.flatnonzero(mask) for mask in parts))
+
+    @classmethod
     def _draw(
         cls, groups: list[NDArray[np.int64]], train: float | int, *, val: float | int, generator: np.random.Generator
     ) -> Split:
@@ -199,6 +236,38 @@ class Split:
 
     def __repr__(self) -> str:
         return f"Split(train={len(self.train):,}, val={len(self.val):,}, test={len(self.test):,})"
+
+
+def _times(times: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return times as datetime64 or float64, and where there is one."""
+    if hasattr(times, "to_numpy") and not isinstance(times, np.ndarray):
+        times = times.to_numpy()
+    array = np.asarray(times)
+    if array.dtype.kind == "M":
+        return array.astype("datetime64[us]"), ~np.isnat(array)
+    if array.dtype.kind not in "iuf":
+        example = next((text for text in array.tolist() if text), None)
+        raise GraphError(
+            f"times holds {array.dtype}, such as {example!r}; it must hold numbers, or dates as 2024-01-31"
+        )
+    return array.astype(np.float64), np.isfinite(array.astype(np.float64))
+
+
+def _moment(text: str, dtype: np.dtype[Any], *, what: str) -> Any:
+    """Return the last moment of a time that is given as text; a day counts to its end."""
+    if dtype.kind == "f":
+        try:
+            return float(text)
+        except ValueError:
+            raise GraphError(f"{what} is {text!r}; the times are numbers, so it must be one") from None
+    try:
+        moment = np.datetime64(str(text).strip().replace(" ", "T"))
+    except ValueError:
+        raise GraphError(f"{what} is {text!r}; write a date as 2024-01-31 or 2024-01-31 12:00") from None
+    if np.isnat(moment):
+        raise GraphError(f"{what} is {text!r}; write a date as 2024-01-31 or 2024-01-31 12:00")
+    # The next day, month or year begins one microsecond after the last moment.
+    return (moment + 1).astype("datetime64[us]") - np.timedelta64(1, "us")
 
 
 def read_parts(file: Path) -> dict[str, NDArray[Any]]:

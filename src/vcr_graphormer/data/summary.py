@@ -116,6 +116,71 @@ def summarize(graph: Graph) -> GraphSummary:
     )
 
 
+@dataclass(frozen=True)
+class FeatureSummary:
+    """What one feature column holds.
+
+    Attributes
+    ----------
+    name, type : str
+        `type` is that of the column of a table: number, flag, date or category; number for arrays.
+    low, high : float
+        The smallest and largest value; NaN if there is none.
+    missing : int
+        Nodes without a value.
+    """
+
+    name: str
+    type: str
+    low: float
+    high: float
+    missing: int
+
+    @property
+    def constant(self) -> bool:
+        """Return whether all values are the same."""
+        return not self.low < self.high
+
+
+def summarize_features(graph: Graph) -> list[FeatureSummary]:
+    """Return one summary per feature column, in O(n d) time."""
+    features, count = graph.features, graph.num_features
+    if features is None or count == 0:
+        return []
+    names = graph.feature_names or tuple(str(column) for column in range(count))
+    types = ["number"] * count
+    if graph.schema is not None:
+        types = [column.type for column in graph.schema.columns for _ in column.feature_names]
+    if sp.issparse(features):
+        low, high = (np.asarray(side.todense()).ravel() for side in (features.min(axis=0), features.max(axis=0)))
+        missing = np.zeros(count, dtype=np.int64)
+    else:
+        low, high = np.full(count, np.inf), np.full(count, -np.inf)
+        missing = np.zeros(count, dtype=np.int64)
+        for start in range(0, graph.num_nodes, _ROWS_AT_ONCE):
+            block = np.asarray(features[start : start + _ROWS_AT_ONCE], dtype=np.float32)
+            unknown = np.isnan(block)
+            missing += unknown.sum(axis=0)
+            low = np.minimum(low, np.where(unknown, np.inf, block).min(axis=0))
+            high = np.maximum(high, np.where(unknown, -np.inf, block).max(axis=0))
+        low, high = np.where(missing == graph.num_nodes, np.nan, [low, high])
+    return [
+        FeatureSummary(name, type_, float(least), float(most), int(lacking))
+        for name, type_, least, most, lacking in zip(names, types, low, high, missing, strict=True)
+    ]
+
+
+def count_classes(graph: Graph) -> dict[str, int]:
+    """Return the number of nodes of each class (or with each label) by name; empty for targets and without labels."""
+    if graph.labels is None or TASKS[graph.task].gives_values:
+        return {}
+    names = graph.class_names or tuple(str(number) for number in range(graph.num_classes))
+    labels = np.asarray(graph.labels)
+    if labels.ndim == 2:
+        return dict(zip(names, (labels == 1).sum(axis=0).tolist(), strict=True))
+    return dict(zip(names, np.bincount(labels[labels >= 0], minlength=len(names)).tolist(), strict=True))
+
+
 def label_homophily(graph: Graph) -> tuple[float | None, float | None]:
     """Return the fraction of edges between equal labels, and the mean of that fraction over nodes.
 

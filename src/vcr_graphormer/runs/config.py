@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import date
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from ..base.checks import AUTO, may_be_auto, without_removed
 from ..data.datasets import DataConfig
@@ -93,8 +94,37 @@ def read_tables(
         if section not in sections:
             raise unknown_name("section", section, sections)
         values.setdefault(section, {})[key] = value
+    if isinstance(values.get("data"), dict):
+        values["data"] = _absolute_tables(values["data"], None if file is None else Path(file).parent)
     way = "leave it out"
     return {name: without_removed(name, table, subject="the settings have", way=way) for name, table in values.items()}
+
+
+def _absolute_tables(data: dict[str, Any], folder: Path | None) -> dict[str, Any]:
+    """Return the section `[data]` with whole paths of tables, so that a run can be repeated from any folder.
+
+    Paths are relative to `data.dataset` if it is a folder, else to the folder of the TOML file. Dates become texts.
+    """
+    dates = {
+        key: value for key in ("train_until", "val_until") if isinstance(value := data.get(key), date | float | int)
+    }
+    data = {**data, **{key: str(value) for key, value in dates.items()}}
+    mapped = [key for key in ("nodes", "edges") if data.get(key)]
+    if not mapped:
+        return data
+    dataset = data.get("dataset")
+    base = Path(dataset) if isinstance(dataset, str) and Path(dataset).is_dir() else folder or Path()
+    for key in mapped:
+        if not isinstance(data[key], dict | list):
+            continue  # refused later
+        tables = data[key] if isinstance(data[key], list) else [data[key]]
+        data[key] = [
+            {**table, "file": str((base / table["file"]).resolve())}
+            if isinstance(table, dict) and isinstance(table.get("file"), str) and table["file"]
+            else table
+            for table in tables
+        ]
+    return data if dataset is not None or folder is None else {"dataset": str(folder.resolve()), **data}
 
 
 def load_run_config(file: str | Path) -> Config:
@@ -186,12 +216,26 @@ def _check_type(name: str, value: Any, *, expected: type, auto: bool = False) ->
     """Return the value if it has the expected type; whole numbers become floats where a float is expected."""
     if auto and value == AUTO:
         raise ConfigError(f'{name} is {value}; write "auto" where the graph is to decide')
+    if get_origin(expected) is tuple:
+        return _check_list(name, value, kind=get_args(expected)[0])
     words = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
     if expected is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if expected in words and (not isinstance(value, expected) or (expected is int and isinstance(value, bool))):
         raise ConfigError(f"{name} is {value!r}; it must be {words[expected]}{' or auto' * auto}")
     return value
+
+
+def _check_list(name: str, value: Any, *, kind: type) -> tuple[Any, ...]:
+    """Return a list of texts, or of tables of settings; a single table is a list of one."""
+    if is_dataclass(kind):
+        tables = [value] if isinstance(value, dict) or is_dataclass(value) else value
+        if not isinstance(tables, list | tuple) or not all(isinstance(table, dict | kind) for table in tables):
+            raise ConfigError(f"{name} is {value!r}; it must be a section: [{name}], or several: [[{name}]]")
+        return tuple(table if isinstance(table, kind) else build(kind, table, name) for table in tables)
+    if not isinstance(value, list | tuple) or not all(isinstance(entry, kind) for entry in value):
+        raise ConfigError(f'{name} is {value!r}; it must be a list of texts: ["…", "…"]')
+    return tuple(value)
 
 
 def to_toml(config: Any) -> str:
@@ -204,9 +248,20 @@ def to_toml(config: Any) -> str:
     for section in fields(config):
         lines.append(f"[{section.name}]")
         values = getattr(config, section.name)
-        lines += [f"{item.name} = {_toml_value(shown(values, item.name))}" for item in fields(values)]
+        tables = [item.name for item in fields(values) if _holds_tables(getattr(values, item.name))]
+        settings = [item.name for item in fields(values) if item.name not in tables]
+        lines += [f"{name} = {_toml_value(shown(values, name))}" for name in settings]
         lines.append("")
+        for name in tables:
+            for table in getattr(values, name):
+                lines.append(f"[[{section.name}.{name}]]")
+                lines += [f"{item.name} = {_toml_value(getattr(table, item.name))}" for item in fields(table)]
+                lines.append("")
     return "\n".join(lines)
+
+
+def _holds_tables(value: Any) -> bool:
+    return isinstance(value, tuple) and any(is_dataclass(entry) for entry in value)
 
 
 def shown(settings: Any, name: str) -> Any:

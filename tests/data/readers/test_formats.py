@@ -19,7 +19,7 @@ def test_sparse_matrices_of_every_format(tmp_path: Path, form: str) -> None:
     file = tmp_path / "features.npz"
     sp.save_npz(file, sp.csr_matrix(DENSE).asformat(form))
     np.testing.assert_array_equal(read_scipy(file).toarray(), DENSE)
-    _, features = read_features(file)
+    features = read_features(file)[1]
     np.testing.assert_array_equal(sp.csr_matrix(features).toarray(), DENSE)
     directed = read_graph(file, directed=True)
     np.testing.assert_array_equal(directed.to_scipy().toarray(), DENSE - np.diag(np.diag(DENSE)))

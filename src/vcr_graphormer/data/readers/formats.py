@@ -10,13 +10,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ...base.checks import to_whole_numbers
-from ...base.files import read_npy, read_npz
+from ...base.files import read_lines, read_npy, read_npz
+from ...base.problems import Problems
 from ...errors import GraphError, StoreError
 from ..contract import Features, to_csr
 from ..graph import Graph
 from ..split import NODE_TITLES
 from ..tasks import TASKS, unknown_label
-from .tables import Table, read_table
+from .tables import NeedsMappingError, Table, read_table
 
 Column = NDArray[Any]
 # Names under which a column is found, case ignored.
@@ -25,10 +26,14 @@ TARGET = ("target", "dst", "to")
 WEIGHT = ("weight", "w", "edge_weight")
 NODE = NODE_TITLES
 LABEL = ("label", "y", "class")
+GEOM_GCN = ("out1_graph_edges.txt", "out1_node_feature_label.txt")
 
 
-def read_edges(file: Path) -> tuple[Column, Column, Column | None]:
-    """Return the source, target and weight columns of an edge list; None for the weights if it has none."""
+def read_edges(file: Path, problems: Problems | None = None) -> tuple[Column, Column, Column | None]:
+    """Return the source, target and weight columns of an edge list; None for the weights if it has none.
+
+    Columns that are not used are notes of the `problems`.
+    """
     if file.suffix == ".npz":
         arrays = read_npz(file)
         if "edge_index" not in arrays:
@@ -53,9 +58,12 @@ def read_edges(file: Path) -> tuple[Column, Column, Column | None]:
         positions = [table.find(names) for names in (SOURCE, TARGET)]
         if None in positions:
             missing = "source" if positions[0] is None else "target"
-            raise GraphError(f"{file} line 1: columns are {', '.join(table.header)}; the column '{missing}' is missing")
+            raise NeedsMappingError(
+                f"{file} line 1: columns are {', '.join(table.header)}; the column '{missing}' is missing"
+            )
         first, second = (position or 0 for position in positions)
         third = table.find(WEIGHT)
+        _note_unused(table, (first, second, third), problems)
     weight = None if third is None else table.numbers(third, "weight")
     return table.ids(first, "source"), table.ids(second, "target"), weight
 
@@ -67,41 +75,60 @@ def _two_rows(array: Column, file: Path) -> tuple[Column, Column]:
     return source, target
 
 
-def read_features(file: Path) -> tuple[Column | None, Features]:
-    """Return the node ids (None if the file has no node column) and the feature matrix."""
+def _note_unused(table: Table, used: tuple[int | None, ...], problems: Problems | None) -> None:
+    """Tell which columns are not used."""
+    names = [f"'{name}'" for i, name in enumerate(table.header or []) if i not in used]
+    if names and problems is not None:
+        text = f"columns {', '.join(names)} are" if len(names) > 1 else f"column {names[0]} is"
+        problems.note(f"the {text} not used", file=table.file)
+
+
+def read_features(
+    file: Path, problems: Problems | None = None
+) -> tuple[Column | None, Features, tuple[str, ...] | None]:
+    """Return the node ids (None if the file has no node column), the feature matrix and the names of its columns.
+
+    The index of a pandas table is left out, which is a note of the `problems`.
+    """
     if file.suffix == ".npy":
-        return None, read_npy(file)
+        return None, read_npy(file), None
     if file.suffix == ".npz":
         arrays = read_npz(file)
         if "format" in arrays:
-            return None, read_scipy(file)
+            return None, read_scipy(file), None
         if "features" not in arrays and "x" not in arrays:
             raise StoreError(f"{file} has neither 'features' nor 'x' nor a scipy sparse matrix")
-        return None, arrays["features"] if "features" in arrays else arrays["x"]
+        return None, arrays["features"] if "features" in arrays else arrays["x"], None
     table = read_table(file, NODE, ids=NODE, free_header=True)
-    node = table.find(NODE)
-    others = [i for i in range(len(table.columns)) if i != node]
+    node, index = table.find(NODE), table.index_columns()
+    others = [i for i in range(len(table.columns)) if i != node and i not in index]
     if not others:
         raise GraphError(f"{file} has no feature column beside '{(table.header or [''])[0]}'")
     names = table.header or [str(i) for i in range(len(table.columns))]
+    for i in index:
+        if problems is not None:
+            problems.note("is the index of a pandas table and is ignored", file=file, column=names[i])
     matrix = np.column_stack([table.numbers(i, f"feature '{names[i]}'").astype(np.float32) for i in others])
-    return None if node is None else table.ids(node, "node"), matrix
+    ids = None if node is None else table.ids(node, "node")
+    return ids, matrix, None if table.header is None else tuple(names[i] for i in others)
 
 
-def read_labels(file: Path, task: str) -> tuple[Column | None, Column, list[str] | None]:
+def read_labels(
+    file: Path, task: str, problems: Problems | None = None
+) -> tuple[Column | None, Column, list[str] | None]:
     """Return the node ids (None if the file has none), the labels, and class names if the file gives them."""
     if file.suffix in (".npy", ".npz"):
         arrays = {"labels": read_npy(file)} if file.suffix == ".npy" else read_npz(file)
         key = next((key for key in ("labels", "y") if key in arrays), None)
         if key is None:
             raise StoreError(f"{file} has neither 'labels' nor 'y'")
-        return None, arrays[key], None
+        return None, arrays[key], [str(name) for name in arrays["class_names"]] if "class_names" in arrays else None
     several = task in TASKS and TASKS[task].several_columns
     table = read_table(file, (*NODE, *LABEL), ids=NODE, leading_ids=1, free_header=several)
     node, label = table.find(NODE), table.find(LABEL)
     if node is None and table.header is None and len(table.columns) == 2 and not several:
         node = 0  # two columns without a header: node and label
-    others = [i for i in range(len(table.columns)) if i != node]
+    others = [i for i in range(len(table.columns)) if i != node and i not in table.index_columns()]
     ids = None if node is None else table.ids(node, "node")
     if several and others:
         matrix = np.column_stack([table.numbers(i, "label") for i in others])
@@ -110,9 +137,10 @@ def read_labels(file: Path, task: str) -> tuple[Column | None, Column, list[str]
         label = others[0]
     if label is None or (node is None and len(others) > 1):
         missing = "label" if label is None else "node"
-        raise GraphError(
+        raise NeedsMappingError(
             f"{table.location(0)}: the column '{missing}' is missing; columns are {table.header or 'unnamed'}"
         )
+    _note_unused(table, (node, label), problems)
     values, names = _label_column(table, label, task=task)
     return ids, values, names
 
@@ -143,13 +171,19 @@ def read_scipy(file: Path) -> sp.csr_matrix:
 
 
 def read_npz_graph(file: Path, directed: bool, task: str, name: str) -> Graph:
-    """Read a graph from an .npz file: `edge_index` and optional arrays, `adj_*` and `attr_*`, or a scipy matrix."""
+    """Read a graph from an .npz file: `edge_index` or `edges` and more, `adj_*` and `attr_*`, or a scipy matrix."""
     arrays = read_npz(file)
-    labels = next((arrays[key] for key in ("labels", "y") if key in arrays), None)
-    features: Any = next((arrays[key] for key in ("features", "x", "attr_matrix") if key in arrays), None)
+    labels = next((arrays[key] for key in ("labels", "y", "node_labels") if key in arrays), None)
+    feature_keys = ("features", "x", "attr_matrix", "node_features")
+    features: Any = next((arrays[key] for key in feature_keys if key in arrays), None)
     if features is None and "attr_data" in arrays:
         features = _prefixed_csr(file, arrays, prefix="attr_")
     keywords = {"features": features, "labels": labels, "directed": directed, "task": task, "name": name}
+    if "class_names" in arrays:
+        keywords["class_names"] = [str(name) for name in np.atleast_1d(arrays["class_names"])]
+    if "edge_index" not in arrays and "edges" in arrays:
+        edges = arrays["edges"]  # one edge per row, as the heterophilous graphs have them
+        arrays["edge_index"] = edges.T if edges.ndim == 2 and edges.shape[1] == 2 else edges
     if "edge_index" in arrays:
         count = to_whole_numbers(arrays["num_nodes"], "num_nodes") if "num_nodes" in arrays else None
         if count is not None and count.ndim:
@@ -203,4 +237,55 @@ def read_graphml(file: Path, directed: bool, task: str, name: str) -> Graph:
             labels = np.array([unknown if value is None else value for value in column])
     return Graph.from_networkx(
         graph, features=features, labels=labels, class_names=classes, directed=directed, task=task, name=name
+    )
+
+
+def read_geom_gcn(folder: Path, directed: bool, task: str, name: str) -> Graph:
+    """Read the two text files of the Geom-GCN datasets: edges, and one line of features and a label per node.
+
+    Features are 0 and 1 in all columns, or the columns that are 1, as in Actor.
+    """
+    rows: list[tuple[int, str, int]] = []
+    for number, line in enumerate(read_lines(folder / GEOM_GCN[1]), 1):
+        cells = line.split("\t")
+        if number == 1 or not line.strip():
+            continue
+        try:
+            node, features, label = cells
+            rows.append((int(node), features, int(label)))
+        except ValueError:
+            raise GraphError(
+                f"{folder / GEOM_GCN[1]} line {number}: a line has a node, its features and its label, and tabs"
+            ) from None
+    nodes = np.array([node for node, _, _ in rows], dtype=np.int64)
+    if not np.array_equal(np.sort(nodes), np.arange(len(rows))):
+        raise GraphError(f"{folder / GEOM_GCN[1]}: the nodes must be 0 to {len(rows) - 1}, each once")
+    order = np.argsort(nodes)
+    try:
+        lists = [np.array(rows[i][1].split(","), dtype=np.int64) for i in order]
+    except ValueError as error:
+        raise GraphError(f"{folder / GEOM_GCN[1]}: features must be whole numbers with commas: {error}") from None
+    lengths = {len(entries) for entries in lists}
+    flat = np.concatenate(lists) if lists else np.empty(0, dtype=np.int64)
+    matrix: Features
+    if len(lengths) == 1 and np.isin(flat, (0, 1)).all():
+        matrix = np.stack(lists).astype(np.float32)
+    else:
+        indptr = np.cumsum([0, *(len(entries) for entries in lists)])
+        matrix = sp.csr_matrix((np.ones(len(flat), dtype=np.float32), flat, indptr))
+        matrix.sum_duplicates()
+        matrix.data[:] = 1.0
+    lines = read_lines(folder / GEOM_GCN[0])[1:]
+    try:
+        edges = np.array([line.split() for line in lines if line.strip()], dtype=np.int64).reshape(-1, 2)
+    except ValueError as error:
+        raise GraphError(f"{folder / GEOM_GCN[0]}: every line must hold two nodes: {error}") from None
+    return Graph.from_edges(
+        edges.T,
+        len(rows),
+        features=matrix,
+        labels=np.array([rows[i][2] for i in order], dtype=np.int64),
+        directed=directed,
+        task=task,
+        name=name,
     )

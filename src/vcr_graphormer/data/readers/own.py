@@ -5,6 +5,8 @@ Node ids that are texts become row numbers; the graph keeps the texts as names o
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,19 +15,37 @@ import numpy as np
 
 from ...base.files import read_lines, read_npy, read_npz
 from ...base.folders import MANIFEST
-from ...errors import ConfigError, GraphError, StoreError
+from ...base.jobs import Progress
+from ...base.problems import MOST_SHOWN, Problems
+from ...errors import ConfigError, GraphError, StoreError, VCRError
 from ..contract import Features
-from ..graph import Graph
+from ..graph import Columns, Graph
+from ..schema import Column as SchemaColumn
+from ..schema import Schema
 from ..split import PARTS, Split, read_parts
 from ..tasks import unknown_label
-from .formats import NODE, Column, read_edges, read_features, read_graphml, read_labels, read_npz_graph
-from .tables import TABLE
+from .arrow import Frame, Source, open_source, to_arrow
+from .assembly import Tables, Wanted, assemble
+from .formats import (
+    GEOM_GCN,
+    NODE,
+    Column,
+    read_edges,
+    read_features,
+    read_geom_gcn,
+    read_graphml,
+    read_labels,
+    read_npz_graph,
+)
+from .mapping import EdgeTable, NodeTable, propose, to_blocks
+from .tables import TABLE, NeedsMappingError
 
 HINT = "see docs/own-data.md for the forms that are read"
 # Ids far above the number of edges cannot be row numbers: almost all rows would be empty. The slack keeps small or
 # sparse graphs readable. Both numbers are rules of thumb.
 _IDS_PER_EDGE = 100
 _SPARE_IDS = 1000
+_EDGES = (*TABLE, ".npz")
 
 
 @dataclass(frozen=True)
@@ -37,15 +57,23 @@ class Pieces:
     weight: Column | None = None
     feature_ids: Column | None = None
     features: Features | None = None
+    feature_names: tuple[str, ...] | None = None
     label_ids: Column | None = None
     labels: Column | None = None
     classes: list[str] | None = None
 
 
 def read_graph(
-    path: str | Path, directed: bool = False, task: str = "auto", ids: str = "auto", name: str | None = None
+    path: str | Path,
+    directed: bool = False,
+    task: str = "auto",
+    ids: str = "auto",
+    name: str | None = None,
+    *,
+    problems: Problems | None = None,
+    progress: Progress | None = None,
 ) -> Graph:
-    """Read a saved graph, a folder with `edges.*` (and `features.*`, `labels.*`), or one file.
+    """Read a saved graph, a folder with `edges.*` (and `nodes.*`, or `features.*` and `labels.*`), or one file.
 
     Parameters
     ----------
@@ -55,7 +83,14 @@ def read_graph(
         What whole-number node ids mean: row numbers of features and labels (`rows`), or names of nodes (`names`).
         `auto` takes texts for names. It takes whole numbers for names if every features and labels file has a node
         column and the ids are not 0 to n - 1.
+    problems
+        Collects notes, such as columns that are not used; by default they are warnings.
     """
+    if problems is None:
+        found = Problems()
+        graph = read_graph(path, directed, task, ids, name, problems=found, progress=progress)
+        warn(found)
+        return graph
     source = Path(path)
     name = name or source.stem
     if not source.exists():
@@ -65,7 +100,8 @@ def read_graph(
     if source.is_dir():
         if (source / MANIFEST).is_file():
             return _open_saved(source, directed, task=task, ids=ids)
-        return _read_folder(source, directed, task=task, ids=ids, name=name)
+        wanted = Wanted(directed, task, name)
+        return _read_folder(source, wanted, ids=ids, problems=problems, progress=progress)
     ending = source.suffix.lower()
     if ending == ".npz":
         return read_npz_graph(source, directed, task, name)
@@ -78,7 +114,58 @@ def read_graph(
         )
     if ending not in TABLE:
         raise StoreError(f"{source} has the unknown ending '{source.suffix}'; {HINT}")
-    return _assemble(Pieces(*read_edges(source)), directed, task=task, ids=ids, name=name)
+    return _assemble(Pieces(*read_edges(source, problems)), directed, task=task, ids=ids, name=name)
+
+
+def warn(problems: Problems) -> None:
+    """Give all notes as one warning."""
+    if problems.notes:
+        warnings.warn("\n  ".join(["while reading the data:", *problems.notes]), UserWarning, stacklevel=3)
+
+
+def read_mapped(
+    nodes: Sequence[NodeTable],
+    edges: Sequence[EdgeTable],
+    wanted: Wanted,
+    *,
+    problems: Problems,
+    progress: Progress | None = None,
+) -> tuple[Graph, Any]:
+    """Read the tables of a mapping; return the graph and the times of its nodes, or None if there are none."""
+    opened: dict[str, list[tuple[Source, Any]]] = {"nodes": [], "edges": []}
+    for section, tables in (("nodes", nodes), ("edges", edges)):
+        for table in tables:
+            try:
+                if not table.file:
+                    raise ConfigError(f'[data.{section}] names no file: write file = "…"')
+                opened[section].append((open_source(Path(table.file)), table))
+            except VCRError as error:
+                problems.add(str(error))
+    complete = len(opened["nodes"]) == len(nodes) and len(opened["edges"]) == len(edges)
+    found = Tables(opened["nodes"], opened["edges"])
+    return assemble(found, wanted, complete=complete, problems=problems, progress=progress)
+
+
+def frame_graph(nodes: Any, edges: Any, *, directed: bool, task: str, name: str, columns: Columns) -> Graph:
+    """Make the graph of `Graph.from_frames`."""
+    if unknown := columns.keys() - Columns.__annotations__.keys():
+        raise TypeError(f"from_frames() got an unexpected keyword argument '{min(unknown)}'")
+    given: dict[str, Any] = dict(columns)
+    for what in ("categories", "drop"):
+        if isinstance(given.get(what), str):
+            raise GraphError(f"{what} is {given[what]!r}; it must be a list of columns")
+        given[what] = tuple(given.get(what) or ())
+    lists: dict[str, Any] = {what: given[what] for what in ("categories", "drop")}
+    node_table = NodeTable("nodes", given.get("id") or "", given.get("label") or "", **lists)
+    ends = {what: given.get(what) or "" for what in ("source", "target", "weight")}
+    tables = Tables(
+        [] if nodes is None else [(Frame("nodes", to_arrow(nodes, "nodes")), node_table)],
+        [(Frame("edges", to_arrow(edges, "edges")), EdgeTable("edges", **ends))],
+    )
+    problems = Problems()
+    graph, _ = assemble(tables, Wanted(directed, task, name), problems=problems)
+    warn(problems)
+    return graph
 
 
 def read_splits(path: str | Path, graph: Graph | None = None) -> list[Split]:
@@ -93,10 +180,16 @@ def read_splits(path: str | Path, graph: Graph | None = None) -> list[Split]:
     """
     source = Path(path)
     if source.suffix.lower() == ".npz" and source.is_file():
-        has_parts = {"train", "train_mask"} & read_npz(source).keys()
-        return [Split.from_files(source)] if has_parts else []
+        return _splits_of_archive(source)
     if not source.is_dir():
         return []
+    if _is_geom_gcn(source):
+        files = [*source.glob("*split*.npz"), *(source.parent / "splits").glob(f"{source.name}_split*.npz")]
+        # By number: split 10 comes after split 9.
+        return [Split.from_files(file) for file in sorted(files, key=lambda file: (len(file.name), file.name))]
+    archives = list(source.glob("*.npz"))
+    if len(archives) == 1 and archives[0].name != "split.npz" and _find(source, "edges", endings=_EDGES) is None:
+        return _splits_of_archive(archives[0])
     candidates = [_find(source, part, endings=(".txt", ".csv", ".tsv", ".npy")) for part in PARTS]
     files = [file for file in candidates if file is not None]
     if (source / "split.npz").is_file():
@@ -119,6 +212,24 @@ def read_splits(path: str | Path, graph: Graph | None = None) -> list[Split]:
     if all(file.suffix.lower() == ".npy" for file in files):
         return [Split(*_rows_of_arrays([read_npy(file).ravel() for file in files], source, row_of=row_of))]
     return [Split(*(_rows_of_lines(file, row_of) for file in files))]
+
+
+def _splits_of_archive(file: Path) -> list[Split]:
+    """Return the splits inside the .npz file of a graph: one, or several masks as rows, as `train_masks`."""
+    arrays = read_npz(file)
+    if "train_masks" in arrays:
+        masks = [arrays.get(f"{part}_masks") for part in PARTS]
+        shapes = {None if mask is None else mask.shape for mask in masks}
+        if len(shapes) > 1 or masks[0] is None or masks[0].ndim != 2:
+            raise StoreError(f"{file}: train_masks, val_masks and test_masks must have one shape, [splits, n]")
+        train, val, test = (arrays[f"{part}_masks"] for part in PARTS)
+        return [Split.from_masks(train[i], val[i], test[i]) for i in range(len(train))]
+    has_parts = {"train", "train_mask"} & arrays.keys()
+    return [Split.from_files(file)] if has_parts else []
+
+
+def _is_geom_gcn(folder: Path) -> bool:
+    return all((folder / file).is_file() for file in GEOM_GCN)
 
 
 def _rows_of_lines(file: Path, row_of: dict[str, int]) -> Column:
@@ -162,7 +273,8 @@ def _open_saved(folder: Path, directed: bool, *, task: str, ids: str) -> Graph:
 
 def _find(folder: Path, stem: str, *, endings: tuple[str, ...]) -> Path | None:
     """Return the file of this stem, None if there is none; raise if there are two, or one with another ending."""
-    files = sorted(file for file in folder.iterdir() if file.is_file() and file.name.split(".")[0] == stem)
+    named = (file for file in folder.iterdir() if file.is_file() and file.name.split(".")[0] == stem)
+    files = sorted(file for file in named if file.suffix.lower() != ".toml")  # settings, such as train.toml
     for file in files:
         if file.name[len(stem) :].lower() not in endings:
             raise StoreError(f"{file} cannot be read as {stem}: its ending must be one of {', '.join(endings)}")
@@ -171,21 +283,57 @@ def _find(folder: Path, stem: str, *, endings: tuple[str, ...]) -> Path | None:
     return files[0] if files else None
 
 
-def _read_folder(folder: Path, directed: bool, *, task: str, ids: str, name: str) -> Graph:
-    edge_file = _find(folder, "edges", endings=(*TABLE, ".npz"))
+def _read_folder(folder: Path, wanted: Wanted, *, ids: str, problems: Problems, progress: Progress | None) -> Graph:
+    edge_file = _find(folder, "edges", endings=_EDGES)
     if edge_file is None:
+        if _is_geom_gcn(folder):
+            return read_geom_gcn(folder, wanted.directed, wanted.task, wanted.name)
         graph_files = [*folder.glob("*.graphml"), *folder.glob("*.npz")]
         if len(graph_files) == 1:
-            return read_graph(graph_files[0], directed, task, ids, name)
-        raise StoreError(f"{folder} has no edges.csv (or .tsv, .txt, .parquet, .npy, .npz); {HINT}")
-    pieces = Pieces(*read_edges(edge_file))
-    if (file := _find(folder, "features", endings=(*TABLE, ".npz"))) is not None:
-        feature_ids, features = read_features(file)
-        pieces = replace(pieces, feature_ids=feature_ids, features=features)
-    if (file := _find(folder, "labels", endings=(*TABLE, ".npz"))) is not None:
-        label_ids, labels, classes = read_labels(file, task)
-        pieces = replace(pieces, label_ids=label_ids, labels=labels, classes=classes)
-    return _assemble(pieces, directed, task=task, ids=ids, name=name)
+            return read_graph(graph_files[0], wanted.directed, wanted.task, ids, wanted.name, problems=problems)
+        error = f"{folder} has no edges.csv (or .tsv, .txt, .parquet, .feather, .jsonl, .npy, .npz); {HINT}"
+        raise StoreError(error + _proposal(folder, wanted))
+    try:
+        if (node_file := _find(folder, "nodes", endings=TABLE)) is not None:
+            files = [
+                node_file,
+                *(file for stem in ("features", "labels") if (file := _find(folder, stem, endings=TABLE))),
+            ]
+            tables = [NodeTable(str(file)) for file in files]
+            return read_mapped(tables, [EdgeTable(str(edge_file))], wanted, problems=problems, progress=progress)[0]
+        pieces = Pieces(*read_edges(edge_file, problems))
+        if (file := _find(folder, "features", endings=(*TABLE, ".npz"))) is not None:
+            feature_ids, features, names = read_features(file, problems)
+            pieces = replace(pieces, feature_ids=feature_ids, features=features, feature_names=names)
+        if (file := _find(folder, "labels", endings=(*TABLE, ".npz"))) is not None:
+            label_ids, labels, classes = read_labels(file, wanted.task, problems)
+            pieces = replace(pieces, label_ids=label_ids, labels=labels, classes=classes)
+    except NeedsMappingError as error:
+        raise GraphError(f"{error}{_proposal(folder, wanted)}") from error
+    return _assemble(pieces, wanted.directed, task=wanted.task, ids=ids, name=wanted.name)
+
+
+def _proposal(folder: Path, wanted: Wanted) -> str:
+    """Return a text with a likely mapping of the tables in a folder and what else is wrong with them, or nothing."""
+    nodes, edges = propose(folder)
+    if not edges:
+        return ""
+    means = " and ".join(f"{what} = {getattr(edges[0], what)}" for what in ("source", "target"))
+    found = Problems()
+    try:
+        read_mapped(nodes, edges, wanted, problems=found)
+    except VCRError as error:
+        if not found.texts:
+            found.add(str(error))
+    more = ""
+    if found.texts:
+        more = "\nWith this mapping, there is more to correct:\n  " + "\n  ".join(found.texts[:MOST_SHOWN])
+    if found.notes:
+        more += "\nAnd note:\n  " + "\n  ".join(found.notes[:MOST_SHOWN])
+    return (
+        f"\ndid you mean {means} in {Path(edges[0].file).name}? Write this to {folder / 'data.toml'}, correct it, and "
+        f"give it by --config:\n\n{to_blocks(nodes, edges, folder=folder)}{more}"
+    )
 
 
 def _assemble(pieces: Pieces, directed: bool, *, task: str, ids: str, name: str) -> Graph:
@@ -204,10 +352,14 @@ def _assemble(pieces: Pieces, directed: bool, *, task: str, ids: str, name: str)
         all_labels = np.full((num_nodes, *labels.shape[1:]), unknown_label(task), dtype=np.float64)
         all_labels[rows] = labels
         labels = all_labels
+    # A schema of numbers: an empty cell is a missing value, and later data is matched by the names of columns.
+    columns = pieces.feature_names
+    schema = None if columns is None else Schema(tuple(SchemaColumn(column) for column in columns))
     return Graph.from_edges(
         np.stack([pieces.source, pieces.target]),
         num_nodes,
         edge_weight=pieces.weight,
+        schema=schema,
         features=features,
         labels=labels,
         names=names,

@@ -1,4 +1,4 @@
-"""Read a table (csv, tsv, txt, parquet, npy) as named columns; errors name the line."""
+"""Read a table (csv, tsv, txt, parquet, feather, jsonl, npy) as named columns; errors name the line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,22 @@ from ...base.checks import to_whole_numbers
 from ...base.files import read_npy
 from ...errors import GraphError, StoreError
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 TEXT = (".csv", ".tsv", ".txt")
-TABLE = (*TEXT, ".parquet", ".npy")
+JSON = (".jsonl", ".ndjson")  # one object per line
+TABLE = (*TEXT, ".parquet", ".feather", *JSON, ".npy")
+# Names of columns that pandas writes for the index of a table. It gives the first one itself; the others are an index
+# only if they count the rows.
+_INDEX, _MAYBE_INDEX = re.compile(r"__index_level_\d+__"), ("", "unnamed: 0", "index", "level_0")
 _DELIMITERS = ("\t", ";", ",", " ")
 # Data lines looked at to find the delimiter and the header.
 _SAMPLE = 20
+
+
+class NeedsMappingError(GraphError):
+    """The columns of a table have other names or contents than those that are found without a mapping."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +51,15 @@ class Table:
         """Return the position of the first column with one of these names, case ignored; None if there is none."""
         lowered = [name.lower() for name in self.header or []]
         return next((lowered.index(name) for name in names if name in lowered), None)
+
+    def index_columns(self) -> list[int]:
+        """Return the positions of columns that pandas wrote for the index of a table; they hold no data."""
+        return [
+            i
+            for i, name in enumerate(self.header or [])
+            if _INDEX.fullmatch(name)
+            or (name.lower() in _MAYBE_INDEX and np.array_equal(self.columns[i], np.arange(len(self))))
+        ]
 
     def location(self, row: int) -> str:
         """Return a text that says where a row is: its line in a text file, its number in other files."""
@@ -62,7 +82,9 @@ class Table:
             return column.astype(np.float64)
         except ValueError:
             row = next(row for row, text in enumerate(column) if not _is_number(str(text)))
-            raise GraphError(f"{self.location(row)}: {what} is {str(column[row])!r}; it must be a number") from None
+            raise NeedsMappingError(
+                f"{self.location(row)}: {what} is {str(column[row])!r}; it must be a number"
+            ) from None
 
     def ids(self, position: int, what: str) -> NDArray[Any]:
         """Return a column of node ids, whole numbers or texts as written (007 is not 7); raise if one is missing."""
@@ -117,8 +139,8 @@ def read_table(
     ending = file.suffix.lower()
     if ending in TEXT:
         return _read_text(file, known, ids=ids, leading_ids=leading_ids, free_header=free_header)
-    if ending == ".parquet":
-        return _read_parquet(file)
+    if ending in (".parquet", ".feather", *JSON):
+        return _read_columns(file)
     if ending == ".npy":
         array = read_npy(file)
         if array.ndim not in (1, 2):
@@ -131,8 +153,8 @@ def _read_text(file: Path, known: Sequence[str], *, ids: Sequence[str], leading_
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    comments, sample = _first_lines(file)
-    delimiter = _find_delimiter(sample)
+    comments, sample = first_lines(file)
+    delimiter = find_delimiter(sample)
     rows = [[field.strip() for field in row] for row in csv.reader(sample, delimiter=delimiter, skipinitialspace=True)]
     header = _find_header(file, rows, known=known, free=free_header)
     names = header or [f"f{i}" for i in range(len(rows[0]))]
@@ -141,7 +163,7 @@ def _read_text(file: Path, known: Sequence[str], *, ids: Sequence[str], leading_
         as_text = names[:leading_ids]
     try:
         table = arrow_csv.read_csv(
-            _single_spaces(file) if delimiter == " " else file,
+            single_spaces(file) if delimiter == " " else file,
             read_options=arrow_csv.ReadOptions(skip_rows=comments + (header is not None), column_names=names),
             parse_options=arrow_csv.ParseOptions(delimiter=delimiter),
             convert_options=arrow_csv.ConvertOptions(column_types=dict.fromkeys(as_text, pa.string())),
@@ -152,7 +174,7 @@ def _read_text(file: Path, known: Sequence[str], *, ids: Sequence[str], leading_
     return Table(file, columns, header)
 
 
-def _first_lines(file: Path) -> tuple[int, list[str]]:
+def first_lines(file: Path) -> tuple[int, list[str]]:
     """Return how many lines at the top are comments or blank, and the first lines of data."""
     comments = 0
     sample: list[str] = []
@@ -180,7 +202,7 @@ def _first_lines(file: Path) -> tuple[int, list[str]]:
     return comments, sample
 
 
-def _find_delimiter(sample: list[str]) -> str:
+def find_delimiter(sample: list[str]) -> str:
     """Return the delimiter that cuts all lines into the same number of columns, more than one.
 
     If none does, return the first that occurs in the first line, else a comma.
@@ -209,13 +231,13 @@ def _find_header(file: Path, rows: list[list[str]], *, known: Sequence[str], fre
         return None
     if free:
         return first
-    raise GraphError(
+    raise NeedsMappingError(
         f"{file}: the first line, {', '.join(first)}, looks like a header, but none of its names is known: "
         f"use {', '.join(known)}"
     )
 
 
-def _single_spaces(file: Path) -> io.BytesIO:
+def single_spaces(file: Path) -> io.BytesIO:
     """Return the file with each run of spaces, as aligned columns have them, replaced by one space."""
     lines = file.read_bytes().splitlines()
     return io.BytesIO(b"\n".join(re.sub(rb" +", b" ", line.strip()) for line in lines) + b"\n")
@@ -235,14 +257,23 @@ def _ragged_line(file: Path, delimiter: str) -> str:
     return ""
 
 
-def _read_parquet(file: Path) -> Table:
+def read_arrow_file(file: Path) -> pa.Table:
+    """Return the table of a parquet or feather file, or of JSON lines."""
     import pyarrow as pa
-    from pyarrow import parquet
+    from pyarrow import feather, json, parquet
 
+    ending = file.suffix.lower()
+    read = {".parquet": parquet.read_table, ".feather": feather.read_table}.get(ending, json.read_json)
     try:
-        table = parquet.read_table(file)
-    except (pa.ArrowException, OSError) as error:
-        raise StoreError(f"{file} is not a readable parquet file: {error}") from error
+        return read(file)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise StoreError(f"{file} is not a readable {ending[1:]} file: {error}") from error
+
+
+def _read_columns(file: Path) -> Table:
+    import pyarrow as pa
+
+    table = read_arrow_file(file)
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):
         try:

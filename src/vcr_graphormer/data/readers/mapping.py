@@ -1,0 +1,158 @@
+"""The mapping of a user's tables: which files hold nodes and edges, and what their columns mean."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from ...base.checks import setting
+from ...base.problems import Problems
+from ...errors import VCRError
+from ..schema import MOST_PROPOSED
+from .arrow import MAPPED, Source, open_source
+
+# Words in the names of columns that tell what a column is, the surest first.
+_WORDS = {
+    "source": ("source", "src", "from", "sender", "payer", "origin", "start", "head", "citing", "follower", "caller"),
+    "target": ("target", "dst", "dest", "to", "receiver", "recipient", "payee", "end", "tail", "cited", "callee"),
+    "weight": ("weight", "w", "amount", "strength", "count"),
+    "id": ("id", "node", "key", "name"),
+    "label": ("label", "class", "y", "status", "fraud", "churn", "outcome"),
+}
+
+
+@dataclass(frozen=True)
+class NodeTable:
+    """A table with one row per node: section `[data.nodes]`, or several `[[data.nodes]]`.
+
+    Attributes
+    ----------
+    file : str
+        The table: .csv, .tsv, .txt, .parquet, .feather or .jsonl.
+    id : str
+        The column of node ids. Tables are joined by it. Default: `node`, `id`, `node_id` or `name`.
+    label : str
+        The column to be predicted. Default: `label`, `y` or `class`, if there is one.
+    categories : list of str
+        Columns whose values become one feature each; rare values become `other`.
+    drop : list of str
+        Columns that are not used.
+    time : str
+        The column for a split by time; it is no feature. See `data.train_until`.
+    """
+
+    file: str = setting("", "the table: .csv, .tsv, .txt, .parquet, .feather or .jsonl")
+    id: str = setting("", "the column of node ids (default: node, id, node_id or name)")
+    label: str = setting("", "the column to be predicted (default: label, y or class)")
+    categories: tuple[str, ...] = setting((), "columns whose values become one feature each")
+    drop: tuple[str, ...] = setting((), "columns that are not used")
+    time: str = setting("", "the column for a split by time; it is no feature")
+
+
+@dataclass(frozen=True)
+class EdgeTable:
+    """A table with one row per edge: section `[data.edges]`, or several `[[data.edges]]`.
+
+    Attributes
+    ----------
+    file : str
+        The table, as in `NodeTable`.
+    source, target : str
+        The columns of node ids. Default: `source`, `src` or `from`; `target`, `dst` or `to`.
+    weight : str
+        The column of weights, which must be above 0. Weights of repeated edges add up. Default: `weight`, `w` or
+        `edge_weight`, if there is one; otherwise all edges count alike.
+    """
+
+    file: str = setting("", "the table: .csv, .tsv, .txt, .parquet, .feather or .jsonl")
+    source: str = setting("", "the column of ids an edge comes from (default: source, src or from)")
+    target: str = setting("", "the column of ids an edge goes to (default: target, dst or to)")
+    weight: str = setting("", "the column of weights, above 0 (default: weight, w or edge_weight)")
+
+
+def likely_column(what: str, names: Sequence[str], taken: Sequence[str | None] = ()) -> str | None:
+    """Return the column that is probably the source, target, weight, id or label; None if no name sounds like it.
+
+    >>> likely_column("source", ["tx", "from_account", "toAccount"]), likely_column("target", ["toAccount"])
+    ('from_account', 'toAccount')
+    """
+    free = [name for name in names if name not in taken]
+    return next((name for word in _WORDS[what] for name in free if word in _words(name)), None)
+
+
+def propose(folder: Path) -> tuple[list[NodeTable], list[EdgeTable]]:
+    """Return a likely mapping of the tables in a folder; without a table that looks like edges, nothing."""
+    others: list[tuple[Path, Source]] = []
+    edges: list[EdgeTable] = []
+    for file in sorted(folder.iterdir()):
+        if file.suffix.lower() not in MAPPED or not file.is_file() or file.stem in ("train", "val", "test"):
+            continue
+        try:
+            table = open_source(file)
+            edge = _as_edges(table, file)
+        except VCRError:
+            continue  # not a table: it is told when the file is named
+        others.append((file, table)) if edge is None else edges.append(edge)
+    if not edges:
+        return [], []
+    # What the ends of edges are, such as the account in from_account, is often the name of an id, too.
+    ends = {word for edge in edges for name in (edge.source, edge.target) for word in _words(name)}
+    ends -= {word for words in _WORDS.values() for word in words}
+    nodes = []
+    for file, table in others:
+        id = likely_column("id", table.names) or next((n for n in table.names if ends & set(_words(n))), None)
+        if id is not None:
+            categories, drop = _texts(table, id)
+            label = likely_column("label", table.names, [id]) or ""
+            categories = tuple(name for name in categories if name != label)
+            nodes.append(NodeTable(str(file), id, label, categories, drop))
+    labelled = [(len(table.names), number) for number, (_, table) in enumerate(others) if number < len(nodes)]
+    if sum(bool(table.label) for table in nodes) > 1:  # labels are in the table with the fewest columns
+        fewest = min((width, number) for width, number in labelled if nodes[number].label)[1]
+        nodes = [table if number == fewest else replace(table, label="") for number, table in enumerate(nodes)]
+    return nodes, edges
+
+
+def _words(name: str) -> list[str]:
+    return re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
+
+
+def _texts(table: Source, id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the columns of text that are likely categories, and those of too many values."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    columns = table.read(text=[id], problems=Problems())
+    texts = [name for name in columns.column_names if name != id and pa.types.is_string(columns.column(name).type)]
+    few = [name for name in texts if compute.count_distinct(columns.column(name)).as_py() <= MOST_PROPOSED]
+    return tuple(few), tuple(name for name in texts if name not in few)
+
+
+def _as_edges(table: Source, file: Path) -> EdgeTable | None:
+    names = table.names
+    source = likely_column("source", names)
+    target = likely_column("target", names, [source])
+    if source is None or target is None:
+        if file.stem != "edges" or len(names) < 2:
+            return None
+        source, target = names[:2]
+    return EdgeTable(str(file), source, target, likely_column("weight", names, [source, target]) or "")
+
+
+def to_blocks(nodes: Sequence[NodeTable], edges: Sequence[EdgeTable], *, folder: Path | None = None) -> str:
+    """Return a mapping as TOML; paths are relative to `folder` if it is given."""
+    lines = []
+    for section, tables in (("data.nodes", nodes), ("data.edges", edges)):
+        for table in tables:
+            lines.append(f"[[{section}]]" if len(tables) > 1 else f"[{section}]")
+            for item in fields(table):
+                value = getattr(table, item.name)
+                if item.name == "file" and folder is not None:
+                    value = Path(value).relative_to(folder).as_posix()
+                if value != item.default:
+                    lines.append(f"{item.name} = {json.dumps(value, ensure_ascii=False)}")
+            lines.append("")
+    return "\n".join(lines)
