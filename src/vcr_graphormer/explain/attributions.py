@@ -133,7 +133,7 @@ def attribute(
         for tokens, mask in _token_lists(model, inputs, nodes=nodes, size=size):
             attended = model.look(tokens, mask)
             outputs = target.output_tensor(attended.logits)
-            columns = target.task.explained(outputs)
+            columns = target.explained(outputs)
             if column is not None:
                 columns = torch.full_like(columns, column)
             whole = outputs.gather(1, columns[:, None])  # (batch, 1)

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.graph import Graph
-from ..data.tasks import TASKS
-from ..errors import unknown_name
+from ..data.tasks import TASKS, find_class, name_classes
 from ..tokens.layout import HOP, NEIGHBOURS
 from .attributions import Attributions
 from .distances import hop_distances
@@ -108,18 +107,12 @@ def _named(names: list[str], values: NDArray[np.float32]) -> dict[str, float]:
 
 def output_names(graph: Graph, count: int) -> list[str]:
     """Return the names of classes, labels or targets; numbers where they have none."""
-    names = graph.class_names
-    return list(names[:count]) if names is not None else [str(number) for number in range(count)]
+    return name_classes(graph.class_names, count)
 
 
 def find_output(graph: Graph, count: int, output: Any) -> int:
     """Return the column of a class, label or target, given its name or number."""
-    names = output_names(graph, count)
-    if str(output) in names:
-        return names.index(str(output))
-    if str(output).isdecimal() and int(str(output)) < count:
-        return int(str(output))
-    raise unknown_name("class", str(output), names)
+    return find_class(output, output_names(graph, count))
 
 
 def label_text(graph: Graph, node: int) -> str | None:
