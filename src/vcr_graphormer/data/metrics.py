@@ -46,8 +46,10 @@ class Curve(NamedTuple):
         return np.divide(2 * self.precision * self.recall, total, out=np.zeros_like(total), where=total > 0)
 
     def thinned(self) -> Curve:
-        """Return at most 200 points of the curve, the first and the last among them."""
-        points = np.unique(np.linspace(0, len(self.thresholds) - 1, _MOST_POINTS).round().astype(np.int64))
+        """Return at most 200 points, the first and the last among them: half of them evenly by recall, half by rank."""
+        by_recall = np.searchsorted(self.recall, np.linspace(0, 1, _MOST_POINTS // 2))
+        by_rank = np.linspace(0, len(self.recall) - 1, _MOST_POINTS // 2).round().astype(np.int64)
+        points = np.unique(np.concatenate([by_recall, by_rank]))
         return Curve(*(values[points] for values in self))
 
 

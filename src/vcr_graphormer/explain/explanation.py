@@ -42,6 +42,7 @@ class Explanation:
 
     `kind_effects` has the effect of hiding all tokens of a group: all hops (`hop`), each kind of neighbour, and all
     `neighbours`. `without_neighbours` has the outputs without any neighbour; it is empty where a list has none.
+    `predicted` and `predicted_without` are the classes that both predict.
     """
 
     node: int
@@ -53,6 +54,8 @@ class Explanation:
     tokens: tuple[Token, ...]
     kind_effects: dict[str, float] = field(default_factory=dict)
     without_neighbours: dict[str, float] = field(default_factory=dict)
+    predicted: str | None = None
+    predicted_without: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
@@ -98,6 +101,10 @@ def describe(graph: Graph, attributions: Attributions, row: int, train: NDArray[
         tokens=tuple(tokens),
         kind_effects={name: float(effects[row]) for name, effects in attributions.kind_effects.items()},
         without_neighbours=_named(names, attributions.without[NEIGHBOURS][row]) if has_neighbours else {},
+        predicted=names[int(attributions.predicted[row])],
+        predicted_without=names[int(attributions.decide(attributions.without[NEIGHBOURS])[row])]
+        if has_neighbours
+        else None,
     )
 
 
