@@ -3,11 +3,13 @@
 import json
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 import vcr_graphormer as vcr
 from tests.support.command import run as run_command
@@ -15,8 +17,10 @@ from tests.support.plain import train_config
 from tests.support.runs import CONFIG, named_graph, rare_graph
 from vcr_graphormer import ConfigError, Graph, Run, Split
 from vcr_graphormer.data.metrics import Threshold
+from vcr_graphormer.data.tasks import TASKS
 from vcr_graphormer.report import numbers
 from vcr_graphormer.runs.adapt import adapt
+from vcr_graphormer.runs.baselines import _Estimators, run_baseline
 from vcr_graphormer.runs.config import Config, build_config, load_config, to_toml
 
 FRAUD = 0
@@ -129,12 +133,34 @@ def test_baselines_have_the_same_weights(graph: Graph, split: Split, runs: dict[
     rows = {row["name"]: row for row in runs["balanced"].baselines}
     assert all(0 < row["val"] <= 1 and 0 < row["test"] <= 1 for row in rows.values())
     name = "logistic regression on hops"
-    how: dict[str, Any] = {"metric": "balanced_accuracy"}
-    plain = vcr.runs.baselines.run_baseline(name, graph, split, **how)
-    weighted = vcr.runs.baselines.run_baseline(name, graph, split, **how, class_weights="balanced")
-    chosen = vcr.runs.baselines.run_baseline(name, graph, split, **how, threshold="f1")
+    plain = run_baseline(name, graph, split, metric="balanced_accuracy")
+    weighted = run_baseline(name, graph, split, metric="balanced_accuracy", class_weights="balanced")
     assert weighted["val"] > plain["val"] + 0.1
-    assert chosen["val"] > plain["val"] + 0.05
+    plain, chosen = (run_baseline(name, graph, split, metric="macro_f1", threshold=value) for value in (0.5, "f1"))
+    assert plain["settings"] == chosen["settings"]
+    assert chosen["val"] > plain["val"]
+    # A network weighs its loss in the same way.
+    network = run_baseline("MLP", graph, split, metric="balanced_accuracy")
+    weighted = run_baseline("MLP", graph, split, metric="balanced_accuracy", class_weights="balanced")
+    assert weighted["val"] > network["val"] + 0.1
+
+
+def test_weights_of_logistic_regression_are_those_of_repeated_nodes() -> None:
+    rows = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
+    labels = (rows[:, 0] > 0.8).astype(np.int64)
+    repeats = np.where(labels == 1, 3, 1)
+    weights = TASKS["classification"].weights(labels, 2, [1.0, 3.0])
+    assert weights is not None
+    scale = float(weights[0])  # a mean of 1 divides all weights by the same number, as a stronger penalty does
+    made = partial(LogisticRegression, max_iter=500, tol=1e-8)
+    how: dict[str, Any] = {"task": TASKS["classification"], "outputs": 2}
+    weighted = _Estimators.fit(made, rows, labels=labels, weights=weights, **how)
+    again = _Estimators.fit(partial(made, C=scale), rows.repeat(repeats, 0), labels=labels.repeat(repeats), **how)
+    np.testing.assert_allclose(weighted.predict(rows), again.predict(rows), atol=1e-4)
+    marks = np.stack([labels, 1 - labels], axis=1).astype(np.int8)
+    both = TASKS["multilabel"].weights(marks, 2, [3.0, 1.0])
+    several = _Estimators.fit(made, rows, labels=marks, weights=both, task=TASKS["multilabel"], outputs=2)
+    np.testing.assert_allclose(several.predict(rows)[:, 0], weighted.predict(rows)[:, 1], atol=1e-4)
 
 
 def test_console_and_page(runs: dict[str, Run]) -> None:
