@@ -219,20 +219,27 @@ def test_scores_of_each_class_equal_scikit_learn(count: int, classes: int, seed:
     assert [row.nodes for row in rows] == expected[3].tolist()
 
 
+def weights(task: str, labels: np.ndarray, outputs: int, given: Any) -> np.ndarray:
+    made = TASKS[task].weights(labels, outputs, given)
+    assert made is not None
+    return made
+
+
 def test_weights_of_classes() -> None:
     labels = np.array([0] * 6 + [1] * 3 + [2] + [-1] * 4)
-    task = TASKS["classification"]
-    assert task.weights(labels, 3, None).tolist() == floats([10 / 18, 10 / 9, 10 / 3]).tolist()  # n / (c n_class)
+    assert (
+        weights("classification", labels, 3, None).tolist() == floats([10 / 18, 10 / 9, 10 / 3]).tolist()
+    )  # n / (c n_class)
     # Weights 1, 1 and 10 of 10 nodes have the mean 19 / 10.
-    assert task.weights(labels, 3, [1, 1, 10]).tolist() == floats([10 / 19, 10 / 19, 100 / 19]).tolist()
-    absent = task.weights(labels, 4, None)
+    assert weights("classification", labels, 3, [1, 1, 10]).tolist() == floats([10 / 19, 10 / 19, 100 / 19]).tolist()
+    absent = weights("classification", labels, 4, None)
     assert absent[:3].tolist() == floats([10 / 18, 10 / 9, 10 / 3]).tolist()
     rows = np.array([[1, 0], [0, -1], [0, 1], [0, -1]])
-    found = TASKS["multilabel"].weights(rows, 2, None)
+    found = weights("multilabel", rows, 2, None)
     np.testing.assert_allclose(found, [[4 / 6, 1], [4 / 2, 1]], rtol=1e-6)
-    found = TASKS["multilabel"].weights(rows, 2, [3.0, 1.0])  # of 1 in each column; that of 0 is 1
+    found = weights("multilabel", rows, 2, [3.0, 1.0])  # of 1 in each column; that of 0 is 1
     np.testing.assert_allclose(found, [[4 / 6, 1], [12 / 6, 1]], rtol=1e-6)
-    unknown = TASKS["multilabel"].weights(np.full((2, 1), -1), 1, None)
+    unknown = weights("multilabel", np.full((2, 1), -1), 1, None)
     assert unknown.tolist() == [[1], [1]]
     assert TASKS["regression"].weights(floats([1]), 1, None) is None
 
