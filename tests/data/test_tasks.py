@@ -143,7 +143,8 @@ def test_the_choice_of_a_threshold() -> None:
     # 0.2 finds both nodes of class 0 and no other; the next lower probability is 0.1.
     chosen = target.with_threshold("f1", train, outputs=outputs, labels=labels).threshold
     assert chosen is not None
-    assert (chosen.column, chosen.value) == (0, pytest.approx(0.15))
+    assert chosen.column == 0
+    assert chosen.value == pytest.approx(0.15)
     assert choose_threshold(np.array([True, True]), np.array([0.5, 0.25])) == 0.125  # nothing below: halfway to 0
     with pytest.raises(GraphError, match="there is no node of the class whose precision and recall are asked for"):
         choose_threshold(np.array([False]), np.array([0.5]))
