@@ -470,7 +470,7 @@ def test_the_explorer_says_what_a_node_is_without_its_neighbours(visit: "Visit")
 def test_every_chart_says_what_it_shows_and_headings_are_in_order(visit: "Visit") -> None:
     page = visit(make_data())
     labels = page.locator("svg[role=img]").evaluate_all("all => all.map((chart) => chart.getAttribute('aria-label'))")
-    assert len(labels) == 18
+    assert len(labels) == 19
     assert all(label and label.endswith(".") and "undefined" not in label and "NaN" not in label for label in labels)
     levels = page.locator("h1, h2, h3").evaluate_all("all => all.map((heading) => Number(heading.tagName[1]))")
     assert levels[0] == 1
