@@ -24,6 +24,7 @@ _NAMES = {
     "data.datasets": ("DataConfig", "load_dataset", "load_splits", "paper_split"),
     "data.generated": ("digits", "generate"),
     "data.graph": ("Graph",),
+    "data.metrics": ("PrecisionRecall", "Threshold"),
     "data.preparation": ("Preparation",),
     "data.split": ("Split",),
     "data.summary": ("GraphSummary",),
@@ -65,6 +66,7 @@ if TYPE_CHECKING:  # type checkers do not see names that are imported on first u
     from .data.datasets import DataConfig, load_dataset, load_splits, paper_split
     from .data.generated import digits, generate
     from .data.graph import Graph
+    from .data.metrics import PrecisionRecall, Threshold
     from .data.preparation import Preparation
     from .data.split import Split
     from .data.summary import GraphSummary
@@ -123,6 +125,7 @@ __all__ = [
     "LinkRanker",
     "ModelConfig",
     "NodeRanker",
+    "PrecisionRecall",
     "Predictions",
     "Preparation",
     "ProcessError",
@@ -133,6 +136,7 @@ __all__ = [
     "Split",
     "StoreError",
     "Target",
+    "Threshold",
     "Token",
     "TokenConfig",
     "TokenLists",

@@ -32,7 +32,7 @@ class Threshold:
         return np.where(outputs[:, self.column] >= self.value, self.column, 1 - self.column)
 
 
-class Curve(NamedTuple):
+class PrecisionRecall(NamedTuple):
     """Precision and recall at every distinct probability, the largest first."""
 
     thresholds: NDArray[Any]
@@ -45,12 +45,12 @@ class Curve(NamedTuple):
         total = self.precision + self.recall
         return np.divide(2 * self.precision * self.recall, total, out=np.zeros_like(total), where=total > 0)
 
-    def thinned(self) -> Curve:
+    def thinned(self) -> PrecisionRecall:
         """Return at most 200 points, the first and the last among them: half of them evenly by recall, half by rank."""
         by_recall = np.searchsorted(self.recall, np.linspace(0, 1, _MOST_POINTS // 2))
         by_rank = np.linspace(0, len(self.recall) - 1, _MOST_POINTS // 2).round().astype(np.int64)
         points = np.unique(np.concatenate([by_recall, by_rank]))
-        return Curve(*(values[points] for values in self))
+        return PrecisionRecall(*(values[points] for values in self))
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def rarer(counts: NDArray[np.int64]) -> int:
     return int(counts[0] >= counts[1])
 
 
-def precision_recall(truth: NDArray[np.bool_], score: NDArray[Any]) -> Curve:
+def precision_recall(truth: NDArray[np.bool_], score: NDArray[Any]) -> PrecisionRecall:
     """Return precision and recall of predicting true where the score is at least a threshold, for each threshold.
 
     >>> curve = precision_recall(np.array([True, False, True]), np.array([0.9, 0.5, 0.5]))
@@ -152,7 +152,7 @@ def precision_recall(truth: NDArray[np.bool_], score: NDArray[Any]) -> Curve:
     order = np.argsort(-score, kind="stable")
     ranked, hits = score[order], np.cumsum(truth[order])
     last = np.append(np.flatnonzero(np.diff(ranked)), len(ranked) - 1)  # the last node of each distinct score
-    return Curve(ranked[last], hits[last] / (last + 1), hits[last] / hits[-1])
+    return PrecisionRecall(ranked[last], hits[last] / (last + 1), hits[last] / hits[-1])
 
 
 def choose_threshold(truth: NDArray[np.bool_], score: NDArray[Any]) -> float:

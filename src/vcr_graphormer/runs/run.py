@@ -17,7 +17,7 @@ from ..base.checks import Array
 from ..base.files import read_json
 from ..base.jobs import Progress
 from ..data.graph import Graph
-from ..data.metrics import Curve, Threshold, precision_recall, rarer
+from ..data.metrics import PrecisionRecall, Threshold, precision_recall, rarer
 from ..data.preparation import Preparation
 from ..data.split import PARTS, Split
 from ..data.tasks import TASKS, Target, name_classes
@@ -320,7 +320,7 @@ class Run:
         scores = target.task.class_scores(target.decide(predicted), self._labels(nodes), len(names))
         return [{"name": name, **asdict(score)} for name, score in zip(names, scores, strict=False)]
 
-    def precision_recall(self, predicted: NDArray[np.float32]) -> tuple[int, Curve] | None:
+    def precision_recall(self, predicted: NDArray[np.float32]) -> tuple[int, PrecisionRecall] | None:
         """Return the rarer of two classes and its precision-recall curve on the validation nodes.
 
         `predicted` has the outputs of all nodes. None if there are not two classes, or no validation node of the class.
