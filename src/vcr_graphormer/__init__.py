@@ -24,6 +24,7 @@ _NAMES = {
     "data.datasets": ("DataConfig", "load_dataset", "load_splits", "paper_split"),
     "data.generated": ("digits", "generate"),
     "data.graph": ("Graph",),
+    "data.metrics": ("PrecisionRecall", "Threshold"),
     "data.preparation": ("Preparation",),
     "data.readers.mapping": ("EdgeTable", "NodeTable"),
     "data.schema": ("Schema",),
@@ -67,6 +68,7 @@ if TYPE_CHECKING:  # type checkers do not see names that are imported on first u
     from .data.datasets import DataConfig, load_dataset, load_splits, paper_split
     from .data.generated import digits, generate
     from .data.graph import Graph
+    from .data.metrics import PrecisionRecall, Threshold
     from .data.preparation import Preparation
     from .data.readers.mapping import EdgeTable, NodeTable
     from .data.schema import Schema
@@ -129,6 +131,7 @@ __all__ = [
     "ModelConfig",
     "NodeRanker",
     "NodeTable",
+    "PrecisionRecall",
     "Predictions",
     "Preparation",
     "ProcessError",
@@ -140,6 +143,7 @@ __all__ = [
     "Split",
     "StoreError",
     "Target",
+    "Threshold",
     "Token",
     "TokenConfig",
     "TokenLists",

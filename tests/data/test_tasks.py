@@ -5,14 +5,33 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, f1_score, mean_absolute_error, roc_auc_score, root_mean_squared_error
+from sklearn.metrics import (
+    accuracy_score,
+    average_precision_score,
+    balanced_accuracy_score,
+    f1_score,
+    mean_absolute_error,
+    precision_recall_curve,
+    precision_recall_fscore_support,
+    roc_auc_score,
+    root_mean_squared_error,
+)
 
 from vcr_graphormer import ConfigError, GraphError
 from vcr_graphormer.data import tasks
-from vcr_graphormer.data.metrics import is_better
-from vcr_graphormer.data.tasks import TASKS
+from vcr_graphormer.data.metrics import (
+    ClassScore,
+    Threshold,
+    choose_threshold,
+    is_better,
+    precision_recall,
+    score_classes,
+    score_columns,
+)
+from vcr_graphormer.data.tasks import TASKS, Target, weights_by_class
 from vcr_graphormer.training.config import METRICS
 
 NAN = float("nan")
@@ -52,6 +71,8 @@ COLUMN_LABELS = np.array([[1, 1], [0, 0], [0, 1], [-1, 0]])
         ("accuracy", 3 / 4),
         ("macro_f1", (2 / 3 + 2 / 3 + 1) / 3),
         ("roc_auc", 1.0),  # class 0: 0.8 above all; class 1: 0.3 and 0.7 above 0.1 and 0.2; class 2: 0.6 above all
+        ("average_precision", 1.0),
+        ("balanced_accuracy", (1 + 1 / 2 + 1) / 3),
     ],
 )
 def test_classes(metric: str, expected: float) -> None:
@@ -66,6 +87,10 @@ def test_classes(metric: str, expected: float) -> None:
         ("macro_f1", (2 / 3 + 2 / 4) / 2),
         # Column 0: 0.9 above 0.2 and 0.6. Column 1: 0.8 above 0.7 and 0.3, 0.1 above neither.
         ("roc_auc", (1 + 2 / 4) / 2),
+        # Column 1: 0.8 is right, then 0.7 and 0.3 are wrong, 0.1 is right.
+        ("average_precision", (1 + (1 / 1 + 2 / 4) / 2) / 2),
+        # Column 0: the 1 is found, one of two 0. Column 1: one of two each.
+        ("balanced_accuracy", ((1 + 1 / 2) / 2 + (1 / 2 + 1 / 2) / 2) / 2),
     ],
 )
 def test_columns(metric: str, expected: float) -> None:
@@ -83,6 +108,154 @@ def test_targets(metric: str, expected: float) -> None:
 def test_two_classes_are_ranked_by_the_second() -> None:
     scores = floats([[0.9, 0.1], [0.6, 0.4], [0.65, 0.35], [0.2, 0.8]])
     assert measure("roc_auc", scores, np.array([0, 0, 1, 1]), "classification") == pytest.approx(3 / 4)
+
+
+def test_average_precision_is_that_of_the_rarer_class() -> None:
+    scores = floats([[0.9, 0.1], [0.4, 0.6], [0.6, 0.4], [0.2, 0.8]])
+    # Class 0 has one node: 0.6, below a node of the other class.
+    assert measure("average_precision", scores, np.array([1, 1, 0, 1]), "classification") == pytest.approx(1 / 2)
+    assert measure("average_precision", 1 - scores, np.array([0, 0, 1, 0]), "classification") == pytest.approx(1 / 2)
+    assert math.isnan(measure("average_precision", scores, np.array([1, 1, 1, 1]), "classification"))
+    both = measure("average_precision", scores, np.array([0, 1, 0, 1]), "classification")  # as many: the second
+    assert both == 1.0
+
+
+def test_a_threshold_decides() -> None:
+    scores, labels = floats([[0.3, 0.7], [0.2, 0.8], [0.1, 0.9]]), np.array([0, 1, 1])
+    low = Target(TASKS["classification"], threshold=Threshold(0, 0.3))
+    assert low.decide(scores).tolist() == [0, 1, 1]
+    assert low.explained(torch.from_numpy(scores)).tolist() == [0, 1, 1]
+    assert (low.measure("accuracy", scores, labels), low.measure("balanced_accuracy", scores, labels)) == (1.0, 1.0)
+    assert measure("accuracy", scores, labels, "classification") == 2 / 3
+    second = Target(TASKS["classification"], threshold=Threshold(1, 0.85))
+    assert second.decide(scores).tolist() == second.explained(torch.from_numpy(scores)).tolist() == [0, 0, 1]
+    assert second.measure("roc_auc", scores, labels) == measure("roc_auc", scores, labels, "classification") == 1.0
+
+
+def test_the_choice_of_a_threshold() -> None:
+    target, train = Target(TASKS["classification"]), np.array([0, 1, 1, 1, -1])
+    outputs = np.stack([np.array([0.4, 0.3, 0.2, 0.1]), np.array([0.6, 0.7, 0.8, 0.9])], axis=1).astype(np.float32)
+    labels = np.array([0, -1, 0, 1])
+    for plain in ("auto", 0.5):
+        assert target.with_threshold(plain, train, outputs=outputs, labels=labels) is target
+    given = target.with_threshold(0.25, train, outputs=outputs, labels=labels).threshold
+    assert given == Threshold(0, 0.25)
+    # 0.2 finds both nodes of class 0 and no other; the next lower probability is 0.1.
+    chosen = target.with_threshold("f1", train, outputs=outputs, labels=labels).threshold
+    assert chosen is not None
+    assert chosen.column == 0
+    assert chosen.value == pytest.approx(0.15)
+    assert choose_threshold(np.array([True, True]), np.array([0.5, 0.25])) == 0.125  # nothing below: halfway to 0
+    with pytest.raises(GraphError, match="there is no node of the class whose precision and recall are asked for"):
+        choose_threshold(np.array([False]), np.array([0.5]))
+
+
+def naive_threshold(truth: list[bool], score: list[float]) -> tuple[float, float]:
+    """Return the largest F1 by trying every score, and the highest score that gives it."""
+    best = (0.0, 0.0)
+    for threshold in sorted(set(score), reverse=True):
+        guess = [value >= threshold for value in score]
+        hits = sum(a and b for a, b in zip(truth, guess, strict=True))
+        f1 = 2 * hits / (sum(guess) + sum(truth))
+        best = max(best, (f1, threshold))
+    return best
+
+
+@settings(deadline=None)
+@given(st.integers(1, 40), st.integers(2, 12), st.integers(0, 10**6))
+def test_curve_and_choice_equal_their_slow_versions(count: int, values: int, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    truth = generator.random(count) < 0.3
+    truth[0] = True
+    score = (generator.integers(1, values, count) / values).astype(np.float32)  # with ties
+    curve = precision_recall(truth, score)
+    precision, recall, thresholds = precision_recall_curve(truth, score, drop_intermediate=False)
+    np.testing.assert_allclose(curve.thresholds, thresholds[::-1])
+    np.testing.assert_allclose(curve.precision, precision[-2::-1])
+    np.testing.assert_allclose(curve.recall, recall[-2::-1])
+    largest, _ = naive_threshold(truth.tolist(), score.tolist())
+    assert curve.f1.max() == pytest.approx(largest)
+    guess = score >= choose_threshold(truth, score)
+    assert f1_score(truth, guess) == pytest.approx(largest)
+
+
+def test_a_long_curve_is_thinned() -> None:
+    generator = np.random.default_rng(0)
+    truth = generator.random(5000) < 0.02
+    score = generator.random(5000) + truth
+    curve = precision_recall(truth, score)
+    thin = curve.thinned()
+    assert len(curve.recall) == 5000
+    assert 100 <= len(thin.recall) <= 200
+    assert (thin.thresholds[0], thin.thresholds[-1]) == (score.max(), score.min())
+    assert np.diff(thin.recall).max() < 0.02  # the steep part is kept: 100 steps of recall
+    short = precision_recall(np.array([True, False]), np.array([0.5, 0.25]))
+    assert short.thinned().thresholds.tolist() == [0.5, 0.25]
+
+
+def test_scores_of_each_class() -> None:
+    labels, decided = np.array([0, 0, 0, 1, 2]), np.array([0, 0, 1, 1, 1])
+    assert score_classes(decided, labels, 4) == [
+        ClassScore(3, 1.0, 2 / 3, 4 / 5),
+        ClassScore(1, 1 / 3, 1.0, 2 / 4),
+        ClassScore(1, None, 0.0, 0.0),
+        ClassScore(0, None, None, None),
+    ]
+    rows, guesses = np.array([[1, -1], [0, 1], [1, 0]]), np.array([[1, 1], [1, 0], [0, 0]])
+    assert score_columns(guesses, rows) == [ClassScore(2, 1 / 2, 1 / 2, 1 / 2), ClassScore(1, None, 0.0, 0.0)]
+    assert TASKS["classification"].class_scores(np.array([0, 1]), np.array([0, -1]), 2)[1].nodes == 0
+    assert TASKS["multilabel"].class_scores(guesses, rows, 2) == score_columns(guesses, rows)
+    assert TASKS["regression"].class_scores(floats([1]), floats([2]), 1) == []
+
+
+@settings(deadline=None)
+@given(st.integers(1, 30), st.integers(2, 5), st.integers(0, 10**6))
+def test_scores_of_each_class_equal_scikit_learn(count: int, classes: int, seed: int) -> None:
+    labels, decided = np.random.default_rng(seed).integers(0, classes, (2, count))
+    expected = precision_recall_fscore_support(labels, decided, labels=range(classes), zero_division=NAN)
+    rows = score_classes(decided, labels, classes)
+    for place, name in enumerate(("precision", "recall", "f1")):
+        found = [NAN if getattr(row, name) is None else getattr(row, name) for row in rows]
+        np.testing.assert_allclose(found, expected[place])
+    assert [row.nodes for row in rows] == expected[3].tolist()
+
+
+def weights(task: str, labels: np.ndarray, outputs: int, given: Any) -> np.ndarray:
+    made = TASKS[task].weights(labels, outputs, given)
+    assert made is not None
+    return made
+
+
+def test_weights_of_classes() -> None:
+    labels = np.array([0] * 6 + [1] * 3 + [2] + [-1] * 4)
+    assert (
+        weights("classification", labels, 3, None).tolist() == floats([10 / 18, 10 / 9, 10 / 3]).tolist()
+    )  # n / (c n_class)
+    # Weights 1, 1 and 10 of 10 nodes have the mean 19 / 10.
+    assert weights("classification", labels, 3, [1, 1, 10]).tolist() == floats([10 / 19, 10 / 19, 100 / 19]).tolist()
+    absent = weights("classification", labels, 4, None)
+    assert absent[:3].tolist() == floats([10 / 18, 10 / 9, 10 / 3]).tolist()
+    rows = np.array([[1, 0], [0, -1], [0, 1], [0, -1]])
+    found = weights("multilabel", rows, 2, None)
+    np.testing.assert_allclose(found, [[4 / 6, 1], [4 / 2, 1]], rtol=1e-6)
+    found = weights("multilabel", rows, 2, [3.0, 1.0])  # of 1 in each column; that of 0 is 1
+    np.testing.assert_allclose(found, [[4 / 6, 1], [12 / 6, 1]], rtol=1e-6)
+    unknown = weights("multilabel", np.full((2, 1), -1), 1, None)
+    assert unknown.tolist() == [[1], [1]]
+    assert TASKS["regression"].weights(floats([1]), 1, None) is None
+
+
+def test_weights_by_name() -> None:
+    names = ["fraud", "1", "ok"]
+    assert weights_by_class({"fraud": 10, "2": 3.0}, names) == [10.0, 1.0, 3.0]
+    assert weights_by_class({1: 5.0}, names) == [1.0, 5.0, 1.0]  # type: ignore[dict-item]
+    assert weights_by_class((1, 2, 3), names) == [1.0, 2.0, 3.0]
+    with pytest.raises(ConfigError, match="unknown class 'frauds'; did you mean 'fraud'"):
+        weights_by_class({"frauds": 2.0}, names)
+    with pytest.raises(ConfigError, match="class_weights has 2 weights but there are 3 classes: give one for each"):
+        weights_by_class([1.0, 2.0], names)
+    plain = Target(TASKS["classification"])
+    assert plain.weighted(np.array([0, 1]), "none", ["a", "b"]) is plain
 
 
 def test_what_cannot_be_ranked_is_left_out() -> None:
@@ -116,7 +289,15 @@ def test_classes_equal_scikit_learn(case: tuple[np.ndarray, np.ndarray]) -> None
     assert measure("accuracy", scores, labels, "classification") == pytest.approx(accuracy_score(truth, guess))
     expected = f1_score(truth, guess, average="macro")
     assert measure("macro_f1", scores, labels, "classification") == pytest.approx(expected)
+    if len(set(truth.tolist())) > 1 and set(guess.tolist()) <= set(truth.tolist()):  # scikit-learn warns otherwise
+        expected = balanced_accuracy_score(truth, guess)
+        assert measure("balanced_accuracy", scores, labels, "classification") == pytest.approx(expected)
     if len(set(truth.tolist())) == scores.shape[1]:
+        rows = np.eye(scores.shape[1])[truth]
+        each = average_precision_score(rows, scores[known], average=None)
+        rarer = int(np.bincount(truth)[0] >= np.bincount(truth)[1])
+        expected = each[rarer] if len(each) == 2 else each.mean()
+        assert measure("average_precision", scores, labels, "classification") == pytest.approx(expected, abs=1e-6)
         if scores.shape[1] == 2:
             expected = roc_auc_score(truth, scores[known, 1])
         else:
@@ -138,6 +319,10 @@ def test_columns_equal_scikit_learn(count: int, columns: int, seed: int) -> None
     if (labels.sum(axis=0) > 0).all() and (labels.sum(axis=0) < count).all():
         expected = roc_auc_score(labels, scores, average="macro")
         assert measure("roc_auc", scores, labels, "multilabel") == pytest.approx(expected)
+        expected = average_precision_score(labels, scores, average="macro")
+        assert measure("average_precision", scores, labels, "multilabel") == pytest.approx(expected)
+        expected = np.mean([balanced_accuracy_score(labels[:, i], guess[:, i]) for i in range(columns)])
+        assert measure("balanced_accuracy", scores, labels, "multilabel") == pytest.approx(expected)
 
 
 @settings(deadline=None)

@@ -163,6 +163,18 @@ def make_data(
             ],
             "skipped": {"adjacency": "adjacency rows are for at most 50,000 nodes"},
         },
+        "class_scores": [
+            {"name": "class 0", "nodes": 70, "precision": 0.9, "recall": 0.8, "f1": 0.847},
+            {"name": EVIL, "nodes": 3, "precision": None, "recall": 0.0, "f1": 0.0},
+        ],
+        "precision_recall": {
+            "class": EVIL,
+            "base": 0.03,
+            "thresholds": [0.9, 0.4, 0.1],
+            "precision": [1.0, 0.75, 0.03],
+            "recall": [0.25, 0.75, 1.0],
+        },
+        "threshold": {"value": 0.3, "chosen": True, "precision": 0.75, "recall": 0.75, "f1": 0.75},
         "classes": names,
         "confusion": confusion.tolist(),
         "slices": {
@@ -343,6 +355,35 @@ def test_numbers_of_the_run_are_in_the_page(visit: "Visit") -> None:
     assert "12 of 40 nodes are in this page" in page.locator("#explorer").inner_text()
 
 
+def test_each_class_and_the_threshold(visit: "Visit") -> None:
+    data = make_data()
+    page = visit(data)
+    rows = [row.locator("th, td").all_inner_texts() for row in page.locator("#classes tbody tr").all()]
+    assert rows == [["class 0", "70", "90.0%", "80.0%", "84.7%"], [EVIL, "3", "–", "0.0%", "0.0%"]]
+    note = page.locator("#classes figcaption").inner_text()
+    assert "is predicted where its probability is at least 0.300: precision 75.0%, recall 75.0%, F1 75.0%" in note
+    title = f"Precision and recall of {EVIL}, validation part"
+    assert table_below(page, title)[1] == ["0.400", "75.0%", "75.0%"]
+    mark = page.locator("#classes .mark.vermillion")
+    assert mark.count() == 1
+    chart, diamond = page.locator("#classes svg[role=img]").bounding_box(), mark.bounding_box()
+    assert chart is not None
+    assert diamond is not None
+    page.mouse.move(chart["x"] + 52, chart["y"] + 100)
+    assert page.locator("#classes .pointed").inner_text() == "threshold 0.900: recall 25.0%, precision 100.0%"
+    middle = diamond["x"] + diamond["width"] / 2 - chart["x"]
+    assert middle == pytest.approx(50 + 0.75 * (chart["width"] - 62), abs=1.5)
+    unreached = {"value": 0.5, "chosen": False, "precision": None, "recall": None, "f1": None}
+    page = visit({**data, "threshold": unreached})
+    assert "the more probable class: no node reaches it" in page.locator("#classes").inner_text()
+    assert page.locator("#classes .mark.vermillion").count() == 0
+    many = [{"name": f"c{i}", "nodes": i, "precision": i / 30, "recall": i / 30, "f1": i / 30} for i in range(30)]
+    page = visit({**data, "class_scores": many[::-1], "precision_recall": None})
+    assert texts(page, "#classes tbody th")[:2] == ["c0", "c1"]
+    assert len(texts(page, "#classes tbody th")) == 20
+    assert page.locator("#classes svg[role=img]").count() == 0
+
+
 def test_the_leaderboard_of_a_search(visit: "Visit") -> None:
     page = visit(make_data())
     section = page.locator("#tuning")
@@ -429,7 +470,7 @@ def test_the_explorer_says_what_a_node_is_without_its_neighbours(visit: "Visit")
 def test_every_chart_says_what_it_shows_and_headings_are_in_order(visit: "Visit") -> None:
     page = visit(make_data())
     labels = page.locator("svg[role=img]").evaluate_all("all => all.map((chart) => chart.getAttribute('aria-label'))")
-    assert len(labels) == 18
+    assert len(labels) == 19
     assert all(label and label.endswith(".") and "undefined" not in label and "NaN" not in label for label in labels)
     levels = page.locator("h1, h2, h3").evaluate_all("all => all.map((heading) => Number(heading.tagName[1]))")
     assert levels[0] == 1

@@ -82,6 +82,7 @@ def test_what_is_given_stays() -> None:
     expected = asdict(given)
     expected["data"]["features"] = "given"
     expected["model"] |= {"rich_tokens": 1, "neighbour_dropout": 0.25}
+    expected["training"]["threshold"] = 0.5
     assert asdict(config) == expected
 
 

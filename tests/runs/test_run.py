@@ -116,7 +116,7 @@ def test_a_run_without_the_setting_had_repeats(graph: Graph, tmp_path: Path) -> 
         assert "distinct = false\n" in file.read_text()
         file.write_text(file.read_text().replace("distinct = false\n", ""))
     old = Run.open(tmp_path / "run", "cpu")
-    assert old.config == replace(config, training=replace(config.training, metric="accuracy"))
+    assert old.config == replace(config, training=replace(config.training, metric="accuracy", threshold=0.5))
     np.testing.assert_array_equal(old.predict().probabilities, run.predict().probabilities)
     resumed = vcr.resume(tmp_path / "stopped", "cpu")
     np.testing.assert_array_equal(resumed.predict().probabilities, run.predict().probabilities)

@@ -21,6 +21,20 @@ def named_graph(seventh: str = "n7") -> vcr.Graph:
     return replace(plain, names=names, class_names=("a", "b", "c"))
 
 
+def rare_graph() -> vcr.Graph:
+    """1,500 nodes, 3 % of them of class fraud, which is class 0: larger features, and edges among them."""
+    random = np.random.default_rng(0)
+    nodes, rare = 1500, 45
+    labels = np.ones(nodes, np.int64)
+    labels[random.choice(nodes, rare, replace=False)] = 0
+    features = (random.normal(size=(nodes, 8)) + 0.8 * (labels == 0)[:, None]).astype(np.float32)
+    among = random.choice(np.flatnonzero(labels == 0), (2, rare))
+    edges = np.concatenate([random.integers(nodes, size=(2, 4500)), among], axis=1)
+    return vcr.Graph.from_edges(
+        edges, nodes, features=features, labels=labels, class_names=["fraud", "ok"], name="rare"
+    )
+
+
 def list_graph() -> vcr.Graph:
     """1,500 nodes: token lists of a dozen shards, where these are made small."""
     return vcr.generate(1500, 6000, classes=3, seed=0, features=6)

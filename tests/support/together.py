@@ -36,7 +36,11 @@ TOKENS = token_config(hops=2, clusters=4, structure_tokens=3, content_tokens=3)
 MODEL = model_config(hidden_channels=16, heads=2, dropout=0.0, attention_dropout=0.0, kind_embedding=True)
 TRAINING = train_config(epochs=4, batch_size=30, warmup_steps=3, patience=9, learning_rate=0.01, checkpoint_every=3)
 # Case → nodes of its step. The micro-batches of "parts" cut every share; of the one node of "few", most get nothing.
-CASES = {"classification": 20, "multilabel": 20, "regression": 20, "parts": 20, "few": 1, "bfloat16": 20}
+# In "weighted" and "weighted labels" the classes have weights.
+CASES = {
+    **{"classification": 20, "multilabel": 20, "regression": 20, "parts": 20, "few": 1, "bfloat16": 20},
+    **{"weighted": 20, "weighted labels": 20},
+}
 
 
 def begin(*command: str, options: Sequence[str] = TWO) -> "subprocess.Popen[str]":
@@ -96,9 +100,9 @@ def make_trainer(
     split = Split.random(graph.labels, seed=0)
     store = tokenize(graph, split.train, TOKENS, folder / "tokens")
     inputs = make_inputs(graph, store, model, split.train, torch.device("cpu"), streamed=streamed)
-    if case in ("multilabel", "regression"):
-        graph = with_task(graph, case)
-    training = replace(TRAINING, micro_batch=3 if case == "parts" else 0)
+    if case in ("multilabel", "regression", "weighted labels"):
+        graph = with_task(graph, "regression" if case == "regression" else "multilabel")
+    training = replace(TRAINING, micro_batch=3 if case in ("parts", "weighted") else 0)
     if case == "unlabelled":
         training = replace(training, consistency=1.0)
     if case == "bfloat16":
@@ -108,7 +112,10 @@ def make_trainer(
     made = VCRGraphormer(model, inputs.layout, num_features=graph.num_features, num_outputs=outputs)
     labels = np.asarray(graph.labels)
     seen, judged = (Examples(part, labels[part]) for part in (split.train, split.val))
-    return Trainer(made, inputs, seen, judged, Target(TASKS[graph.task]), training, folder=run, processes=processes)
+    target = Target(TASKS[graph.task])
+    if case.startswith("weighted"):
+        target = target.weighted(seen.labels, [1.0, 5.0, 0.2], ["0", "1", "2"])
+    return Trainer(made, inputs, seen, judged, target, training, folder=run, processes=processes)
 
 
 def gradients(folder: Path, case: str, processes: Processes) -> dict[str, Any]:

@@ -17,6 +17,8 @@ WHOLE_1 = "it must be a whole number of 1 or more"
 WHOLE_0 = "it must be a whole number of 0 or more"
 SHARE = "it must be at least 0 and less than 1"
 NUMBER = "it must be a number of 0 or more"
+METRICS = "it must be auto or accuracy or average_precision or balanced_accuracy or macro_f1 or roc_auc or mae or rmse"
+THRESHOLDS = "it must be auto or f1, or a number between 0 and 1"
 
 
 def test_plain_settings_pass_and_are_the_papers() -> None:
@@ -116,8 +118,10 @@ def test_what_is_allowed_of_a_model(readout: str) -> None:
         ("average", 1, SHARE),
         ("average", -0.5, SHARE),
         ("schedule", "step", "it must be linear or cosine"),
-        ("metric", "f1", "it must be auto or accuracy or macro_f1 or roc_auc or mae or rmse"),
+        ("metric", "f1", METRICS),
         ("precision", "float16", "it must be auto or float32 or bfloat16"),
+        *(("class_weights", value, "it must be none or balanced, or a table") for value in ("equal", 3.0, None)),
+        *(("threshold", value, THRESHOLDS) for value in ("f2", 0, 1.0, -0.5, float("nan"), True, None)),
     ],
 )
 def test_training_rules(name: str, value: Any, rule: str) -> None:
@@ -125,6 +129,31 @@ def test_training_rules(name: str, value: Any, rule: str) -> None:
     shown = "0" if name == "learning_rate" and not value else repr(value)
     with pytest.raises(ConfigError, match=re.escape(f"training.{name} is {shown}; {rule}")):
         train_config(**changed).check()
+
+
+@pytest.mark.parametrize(
+    ("weights", "shown"),
+    [
+        ({"fraud": 0.0}, "['fraud'] is 0.0"),
+        ({"fraud": "10"}, "['fraud'] is '10'"),
+        ([1.0, float("inf")], "[1] is inf"),
+        ([1.0, True], "[1] is True"),
+    ],
+)
+def test_weights_are_numbers_above_0(weights: Any, shown: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"training.class_weights{shown}; it must be a number above 0")):
+        train_config(class_weights=weights).check()
+    train_config(class_weights={"fraud": 2, 1: 0.5}, threshold=0.25).check()
+    train_config(class_weights=(1.0, 2.0)).check("multilabel")
+
+
+def test_what_needs_classes() -> None:
+    with pytest.raises(ConfigError, match="training.class_weights is for class labels: set it to none for regression"):
+        train_config(class_weights="balanced").check("regression")
+    for task in ("regression", "multilabel"):
+        with pytest.raises(ConfigError, match=f"training.threshold decides between two classes: .* auto for {task}"):
+            train_config(threshold="f1").check(task)
+        train_config(threshold=0.5).check(task)  # what `auto` becomes there
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, True, None])

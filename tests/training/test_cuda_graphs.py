@@ -15,7 +15,7 @@ from vcr_graphormer.training.processes import Processes
 from vcr_graphormer.training.trainer import Examples, Trainer
 
 
-def make_trainer(device: torch.device, folder: Path, combine: str = "joint") -> Trainer:
+def make_trainer(device: torch.device, folder: Path, combine: str = "joint", weights: str = "none") -> Trainer:
     graph = generate(nodes=400, edges=1600, classes=3, features=8, homophily=0.8, seed=0)
     split = Split.random(graph.labels, seed=0)
     model = model_config(hidden_channels=16, heads=2, dropout=0.0, attention_dropout=0.0, combine=combine)
@@ -27,7 +27,8 @@ def make_trainer(device: torch.device, folder: Path, combine: str = "joint") -> 
     made = VCRGraphormer(model, store.layout, num_features=8, num_outputs=3).to(device)
     labels = np.asarray(graph.labels)
     train, val = (Examples(part, labels[part]) for part in (split.train, split.val))
-    return Trainer(made, inputs, train, val, Target(TASKS["classification"]), training)
+    target = Target(TASKS["classification"]).weighted(train.labels, weights, ["0", "1", "2"])
+    return Trainer(made, inputs, train, val, target, training)
 
 
 def test_not_on_a_cpu(tmp_path: Path) -> None:
@@ -67,10 +68,10 @@ def test_with_several_processes_nothing_is_recorded(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU; `take_step` is its twin on a CPU")
-@pytest.mark.parametrize("combine", ["joint", "gated"])
-def test_replaying_equals_stepping(tmp_path: Path, combine: str) -> None:
+@pytest.mark.parametrize(("combine", "weights"), [("joint", "none"), ("gated", "none"), ("gated", "balanced")])
+def test_replaying_equals_stepping(tmp_path: Path, combine: str, weights: str) -> None:
     device = torch.device("cuda")
-    captured, stepped = (make_trainer(device, tmp_path / "tokens", combine) for _ in range(2))
+    captured, stepped = (make_trainer(device, tmp_path / "tokens", combine, weights) for _ in range(2))
     stepped.steps_taken = -(10**9)  # never warm enough to be recorded
     captured.fit()
     stepped.fit()

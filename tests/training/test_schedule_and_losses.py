@@ -12,8 +12,14 @@ from vcr_graphormer.data.tasks import TASKS
 from vcr_graphormer.training.config import learning_rate
 
 
-def compute_loss(logits: torch.Tensor, labels: torch.Tensor, task: str, smoothing: float = 0.0) -> torch.Tensor:
-    return TASKS[task].loss(logits, labels, smoothing)
+def compute_loss(
+    logits: torch.Tensor,
+    labels: torch.Tensor,
+    task: str,
+    smoothing: float = 0.0,
+    weights: torch.Tensor | None = None,
+) -> torch.Tensor:
+    return TASKS[task].loss(logits, labels, smoothing, weights)
 
 
 def count_known(labels: torch.Tensor, task: str) -> torch.Tensor | int:
@@ -50,6 +56,51 @@ def test_losses() -> None:
     assert float(compute_loss(logits, wanted, "classification", 0.2)) == pytest.approx(smooth)
 
 
+def naive_weighted_loss(logits: torch.Tensor, labels: torch.Tensor, smoothing: float, weights: torch.Tensor) -> float:
+    """Return the weighted mean of the loss of each known label, one after the other."""
+    total, count = 0.0, 0
+    for row, label in zip(logits.tolist(), labels.tolist(), strict=True):
+        if isinstance(label, int):
+            whole = math.log(sum(math.exp(value) for value in row))
+            own = (1 - smoothing) * (whole - row[label])
+            total += float(weights[label]) * (own + smoothing * sum(whole - value for value in row) / len(row))
+            count += 1
+            continue
+        for column, (value, known) in enumerate(zip(row, label, strict=True)):
+            if known >= 0:
+                wanted = known * (1 - smoothing) + smoothing / 2
+                chance = 1 / (1 + math.exp(-value))
+                loss = -wanted * math.log(chance) - (1 - wanted) * math.log(1 - chance)
+                total += float(weights[known][column]) * loss
+                count += 1
+    return total / count
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_weighted_losses_equal_their_slow_version(smoothing: float) -> None:
+    logits = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
+    classes, weights = torch.tensor([0, 2, 1, 1, 0, 2]), torch.tensor([0.5, 4.0, 1.5])
+    expected = naive_weighted_loss(logits, classes, smoothing, weights)
+    assert float(compute_loss(logits, classes, "classification", smoothing, weights)) == pytest.approx(expected)
+    several = torch.tensor([[1, 0, -1], [0, 0, 1], [-1, -1, 1], [1, 1, 0], [0, -1, 0], [0, 1, 1]], dtype=torch.int8)
+    both = torch.tensor([[0.5, 1.0, 2.0], [3.0, 1.0, 0.25]])
+    expected = naive_weighted_loss(logits, several, smoothing, both)
+    assert float(compute_loss(logits, several, "multilabel", smoothing, both)) == pytest.approx(expected)
+
+
+def test_a_node_of_weight_3_counts_like_three() -> None:
+    logits = torch.tensor([[2.0, 0.0], [0.0, 1.0], [0.5, 0.0]])
+    wanted = torch.tensor([0, 1, 0])
+    repeated = compute_loss(logits[[0, 1, 1, 1, 2]], wanted[[0, 1, 1, 1, 2]], "classification", 0.1)
+    # Five nodes instead of three: weights with a mean of 1 are 3/5 and 9/5.
+    weights = TASKS["classification"].weights(wanted.numpy(), 2, [1.0, 3.0])
+    assert weights is not None
+    weighted = compute_loss(logits, wanted, "classification", 0.1, torch.from_numpy(weights))
+    assert float(weighted) == pytest.approx(float(repeated))
+    assert weights.tolist() == pytest.approx([3 / 5, 9 / 5])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(
     ("task", "labels"),
     [
@@ -58,17 +109,19 @@ def test_losses() -> None:
         ("regression", [[1.0, math.nan], [2.0, 1.0], [math.nan, math.nan], [0.5, 1.0], [1.0, 3.0]]),
     ],
 )
-def test_parts_weighted_by_known_labels_add_up_to_the_whole(task: str, labels: Any) -> None:
+def test_parts_weighted_by_known_labels_add_up_to_the_whole(task: str, labels: Any, weighted: bool) -> None:
     logits = torch.randn(5, 2, generator=torch.Generator().manual_seed(0))
     kind = {"classification": torch.int64, "multilabel": torch.int8, "regression": torch.float32}[task]
     wanted = torch.tensor(labels, dtype=kind)
-    whole = compute_loss(logits, wanted, task)
+    made = TASKS[task].weights(wanted.numpy(), 2, [1.0, 7.0]) if weighted else None
+    weights = None if made is None else torch.from_numpy(made)
+    whole = compute_loss(logits, wanted, task, 0.0, weights)
     total = count_known(wanted, task)
     known = [wanted[part] for part in (slice(0, 2), slice(2, 3), slice(3, 5))]
     parts = sum(
-        compute_loss(logits[part], wanted[part], task) * (count_known(wanted[part], task) / total)
+        compute_loss(logits[part], wanted[part], task, 0.0, weights) * (count_known(wanted[part], task) / total)
         for part in (slice(0, 2), slice(3, 5))
     )
     if task == "classification":
-        parts = parts + compute_loss(logits[2:3], known[1], task) / 5
+        parts = parts + compute_loss(logits[2:3], known[1], task, 0.0, weights) / 5
     torch.testing.assert_close(parts, whole)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ LOG_WIDTH = 120  # columns of a table in a log or a pipe, which has no width of 
 EXPLANATION_WIDTH = 140  # the same for explanations, whose tables have eight columns
 LINES_IN_A_LOG = 10  # about so many epochs are reported in a log
 LISTED_CLASSES = 3  # most probable classes shown per node
+LISTED_SCORES = 20  # classes with the lowest F1 in a table of scores
 LISTED_TRIALS = 20  # best trials of a search
 
 
@@ -175,12 +176,42 @@ def print_history(run: Run) -> None:
     for name in metrics["scores"]["test"]:
         table.add_row(name, *(_number(metrics["scores"][part][name]) for part in ("train", "val", "test")))
     Console().print(table)
+    print_classes(metrics.get("classes", {}).get("test", ()))
+    print_threshold(run)
     times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in metrics["timings"].items())
     text = f"{metrics['parameters']:,} parameters on {metrics['device']}; {times}"
     make_console().print(text, highlight=False)
     if run.gate is not None and run.store.layout.num_neighbours:
         text = f"the gate for the whole list is open by {abs(run.gate):.2f} of 1 (0.50 at the start)"
         make_console().print(text, highlight=False)
+
+
+def print_classes(rows: Sequence[Mapping[str, Any]], part: str = "test") -> None:
+    """Print precision, recall and F1 of each class or label; of many, those with the lowest F1."""
+    if not rows:
+        return
+    shown = rows
+    title = f"each class, {part} nodes"
+    if len(rows) > LISTED_SCORES:
+        shown = sorted(rows, key=lambda row: math.inf if row["f1"] is None else row["f1"])[:LISTED_SCORES]
+        title = f"the {LISTED_SCORES} of {len(rows)} classes with the lowest F1, {part} nodes"
+    table = Table(title=title)
+    for name in ("class", "nodes", "precision", "recall", "F1"):
+        table.add_column(name, justify="left" if name == "class" else "right")
+    for row in shown:
+        scores = (_number(row[name]) for name in ("precision", "recall", "f1"))
+        table.add_row(escape(row["name"]), f"{row['nodes']:,}", *scores)
+    Console().print(table)
+
+
+def print_threshold(run: Run) -> None:
+    """Print which probability decides between two classes, unless it is one half."""
+    if run.threshold is None:
+        return
+    name, value = run.class_names[run.threshold.column], run.threshold.value
+    chosen = " (largest F1 on the validation nodes)" if run.config.training.threshold == "f1" else ""
+    text = f"{name} is predicted from a probability of {value:.4g} on{chosen}"
+    make_console().print(escape(text), highlight=False)
 
 
 def print_baselines(run: Run) -> None:
@@ -284,7 +315,8 @@ def _without_neighbours(explanation: Explanation) -> str:
     before, after = outputs[explained], without[explained]
     if TASKS[explanation.task].gives_values:
         return f"Without its neighbours the model would say {after:.5g} instead of {before:.5g}."
-    predicted, instead = max(outputs, key=outputs.__getitem__), max(without, key=without.__getitem__)
+    predicted = explanation.predicted or max(outputs, key=outputs.__getitem__)
+    instead = explanation.predicted_without or max(without, key=without.__getitem__)
     if explained != predicted or not TASKS[explanation.task].has_classes:
         return f"Without its neighbours the probability of {explained} would be {after:.3f} instead of {before:.3f}."
     if instead == predicted:

@@ -19,15 +19,20 @@ def evaluate(
     """Compute the metrics of a run again, from its weights."""
     from ..data.split import PARTS
     from ..runs.run import Run
-    from .console import StageProgress, print_scores
+    from .console import StageProgress, print_classes, print_scores, print_threshold
 
     if part not in (*PARTS, "all"):
         raise ConfigError(f"--part is {part!r}; it must be {', '.join(PARTS)} or all")
     opened = Run.open(run, device)
     opened.check_finished()
+    parts = PARTS if part == "all" else (part,)
     with StageProgress() as progress:
-        scores = {name: opened.evaluate(name, progress) for name in (PARTS if part == "all" else (part,))}
-    print_scores(scores)
+        nodes = {name: getattr(opened.split, name) for name in parts}
+        predicted = {name: opened.predict(nodes[name], progress).probabilities for name in parts}
+    print_scores({name: opened.score(predicted[name], nodes[name]) for name in parts})
+    last = parts[-1]
+    print_classes(opened.score_classes(predicted[last], nodes[last]), last)
+    print_threshold(opened)
 
 
 def predict(

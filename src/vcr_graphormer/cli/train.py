@@ -68,7 +68,7 @@ def train(
     """Make token lists, train a model and evaluate it. Writes settings, weights, metrics and predictions."""
     from ..data.datasets import load_labelled
     from ..runs.baselines import QUICK
-    from ..runs.launch import SEEDS_FILE, Watched, train_loaded
+    from ..runs.launch import SEEDS_FILE, Watched, check_unseen, train_loaded
     from ..runs.launch import resume as resume_run
     from ..runs.run import Run
     from ..training.processes import Processes
@@ -82,6 +82,7 @@ def train(
                 raise ConfigError(f"{resume} holds the runs of several seeds: give the same train command again")
             return resume, Run.open(resume, machine.device).config
         chosen = data.load()
+        check_unseen(chosen)
         if seeds is not None and (tokens is not None or extras.tensorboard):
             raise ConfigError("--tokens and --tensorboard are for one run: leave them out with --seeds")
         if seeds is not None and processes.size > 1:

@@ -49,6 +49,8 @@ def tune(
     Trials are judged by validation nodes only. Settings given by --set or --config hold in every trial.
     """
     from ..data.datasets import load_labelled
+    from ..runs.launch import check_unseen
+    from ..runs.recipes import changed
     from ..runs.tuning import Tuning, tune_fixed
     from .console import TuningProgress, print_history, print_leaderboard
 
@@ -58,6 +60,7 @@ def tune(
         print_leaderboard(Tuning.open(show))
         return
     chosen, fixed = _settings(data)
+    check_unseen(changed(chosen, fixed))
     folder = out or Path("runs") / Path(chosen.data.dataset).resolve().name
     names = None
     if limits.recipes is not None:

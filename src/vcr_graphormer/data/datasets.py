@@ -141,6 +141,11 @@ def _own_path(name: str) -> Path:
     return path
 
 
+def is_published(name: str) -> bool:
+    """Return whether this is the name of a dataset, and not the path of one's own data."""
+    return name == EMBEDDED or find_dataset(name) is not None
+
+
 def load_splits(name: str | Path, root: str | Path = "data", graph: Graph | None = None) -> list[Split]:
     """Return the published splits of a dataset, or the split beside one's own data; empty if there are none.
 

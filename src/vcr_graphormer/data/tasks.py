@@ -6,8 +6,8 @@ module asks for the name of a task. To add one, write a class here and put it in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -15,13 +15,26 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ..base.checks import Array, to_numpy, to_whole_numbers
-from ..errors import ConfigError, GraphError
-from .metrics import THRESHOLD, measure_classes, measure_columns, measure_values
+from ..errors import ConfigError, GraphError, unknown_name
+from .metrics import (
+    THRESHOLD,
+    ClassScore,
+    Threshold,
+    choose_threshold,
+    measure_classes,
+    measure_columns,
+    measure_values,
+    rarer,
+    score_classes,
+    score_columns,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Scale = tuple[Array, Array]
+# `training.class_weights`: none, balanced, weights by name or number of a class, or one weight per class.
+ClassWeights = str | Mapping[str, float] | Sequence[float]
 # Class ids up to this may have gaps. Beyond it, an id above the number of nodes is taken for a mistake.
 _MOST_GAPPY_ID = 1000
 
@@ -67,8 +80,15 @@ class Task(Protocol):
         """Return the labels as the loss compares them with the model's outputs."""
         ...
 
-    def loss(self, logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
-        """Return the mean loss over the known labels."""
+    def weights(self, labels: Array, outputs: int, given: Sequence[float] | None) -> NDArray[np.float32] | None:
+        """Return the weights that `loss` takes, with a mean of 1 over the labels; None if there are no classes.
+
+        `given` has a weight per class; None weights all classes alike, however many nodes they have.
+        """
+        ...
+
+    def loss(self, logits: Tensor, labels: Tensor, smoothing: float = 0.0, weights: Tensor | None = None) -> Tensor:
+        """Return the mean loss over the known labels, each times its weight."""
         ...
 
     def count_known(self, labels: Tensor) -> Tensor | int:
@@ -91,8 +111,17 @@ class Task(Protocol):
         """Return the predictions: class ids, rows of 0 and 1, or values."""
         ...
 
-    def measure(self, metric: str, outputs: NDArray[np.float32], labels: Array) -> float:
-        """Return one metric of outputs and labels of the same nodes, without unknown labels."""
+    def measure(
+        self, metric: str, outputs: NDArray[np.float32], labels: Array, threshold: Threshold | None = None
+    ) -> float:
+        """Return one metric of outputs and labels of the same nodes, without unknown labels.
+
+        `threshold` decides between two classes; None takes the more probable one.
+        """
+        ...
+
+    def class_scores(self, decided: Array, labels: Array, outputs: int) -> list[ClassScore]:
+        """Return precision, recall and F1 of each class, from predictions and labels; empty if there are none."""
         ...
 
     def label_text(self, label: Any, names: Sequence[str]) -> str | None:
@@ -120,7 +149,7 @@ class _Classification(_Labels):
     """One class per node: int64 [n], -1 for unknown."""
 
     name, words = "classification", "classes"
-    metrics: tuple[str, ...] = ("accuracy", "macro_f1", "roc_auc")
+    metrics: tuple[str, ...] = ("accuracy", "macro_f1", "roc_auc", "average_precision", "balanced_accuracy")
     unknown, has_classes, gives_values, several_columns = -1.0, True, False, False
 
     def check_labels(self, labels: Array) -> NDArray[np.int64]:
@@ -150,10 +179,19 @@ class _Classification(_Labels):
         rows[used, labels[used]] = 1.0
         return rows
 
-    def loss(self, logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
+    def weights(self, labels: Array, outputs: int, given: Sequence[float] | None) -> NDArray[np.float32]:
+        """Return one weight per class."""
+        counts = np.bincount(labels[labels >= 0], minlength=outputs)
+        weights = 1 / np.maximum(counts, 1) if given is None else np.asarray(given, dtype=np.float64)
+        return np.asarray(weights * (counts.sum() / (counts @ weights)), dtype=np.float32)
+
+    def loss(self, logits: Tensor, labels: Tensor, smoothing: float = 0.0, weights: Tensor | None = None) -> Tensor:
+        """Return the mean cross-entropy; a node with weight 3 counts like three nodes."""
         from torch.nn.functional import cross_entropy
 
-        return cross_entropy(logits, labels, label_smoothing=smoothing)
+        if weights is None:
+            return cross_entropy(logits, labels, label_smoothing=smoothing)
+        return (weights[labels] * cross_entropy(logits, labels, label_smoothing=smoothing, reduction="none")).mean()
 
     def count_known(self, labels: Tensor) -> int:
         return len(labels)
@@ -168,11 +206,19 @@ class _Classification(_Labels):
     def decide(self, outputs: NDArray[np.float32]) -> Array:
         return np.asarray(outputs.argmax(axis=1))
 
-    def measure(self, metric: str, outputs: NDArray[np.float32], labels: Array) -> float:
+    def measure(
+        self, metric: str, outputs: NDArray[np.float32], labels: Array, threshold: Threshold | None = None
+    ) -> float:
         known = labels >= 0
         if not known.any():
             raise GraphError("there is no known label to compare with")
-        return measure_classes(metric, outputs[known], labels[known])
+        outputs, labels = outputs[known], labels[known]
+        decided = self.decide(outputs) if threshold is None else threshold.decide(outputs)
+        return measure_classes(metric, outputs, labels, decided)
+
+    def class_scores(self, decided: Array, labels: Array, outputs: int) -> list[ClassScore]:
+        known = labels >= 0
+        return score_classes(decided[known], labels[known], outputs)
 
     def label_text(self, label: Any, names: Sequence[str]) -> str | None:
         return names[int(label)] if label >= 0 else None
@@ -182,7 +228,7 @@ class _MultiLabel(_Labels):
     """Any number of labels per node: int8 [n, c] of 0 and 1, -1 for unknown."""
 
     name, words = "multilabel", "labels"
-    metrics: tuple[str, ...] = ("roc_auc", "macro_f1", "accuracy")
+    metrics: tuple[str, ...] = ("roc_auc", "macro_f1", "accuracy", "average_precision", "balanced_accuracy")
     unknown, has_classes, gives_values, several_columns = -1.0, False, False, True
 
     def check_labels(self, labels: Array) -> NDArray[np.int8]:
@@ -207,12 +253,22 @@ class _MultiLabel(_Labels):
         rows[used] = labels[used] == 1
         return rows
 
-    def loss(self, logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
-        """Return the mean binary cross-entropy over the known labels."""
+    def weights(self, labels: Array, outputs: int, given: Sequence[float] | None) -> NDArray[np.float32]:
+        """Return the weights of 0 and of 1 in each column [2, c]; `given` has those of 1, and 0 has weight 1."""
+        counts = np.stack([(labels == 0).sum(0), (labels == 1).sum(0)])
+        weights = 1 / np.maximum(counts, 1) if given is None else np.stack([np.ones(outputs), np.asarray(given)])
+        total = (counts * weights).sum(0)
+        mean_one = np.divide(counts.sum(0), total, out=np.ones(outputs), where=total > 0)
+        return np.asarray(weights * mean_one, dtype=np.float32)
+
+    def loss(self, logits: Tensor, labels: Tensor, smoothing: float = 0.0, weights: Tensor | None = None) -> Tensor:
+        """Return the mean binary cross-entropy over the known labels, each times its weight."""
         from torch.nn.functional import binary_cross_entropy_with_logits
 
         targets = (labels == 1).to(logits.dtype) * (1 - smoothing) + smoothing / 2
         known = (labels >= 0).to(logits.dtype)
+        if weights is not None:
+            known = known * weights[1].where(labels == 1, weights[0])
         return binary_cross_entropy_with_logits(logits, targets, known, reduction="sum") / self.count_known(labels)
 
     def count_known(self, labels: Tensor) -> Tensor:
@@ -227,8 +283,13 @@ class _MultiLabel(_Labels):
     def decide(self, outputs: NDArray[np.float32]) -> Array:
         return (outputs >= THRESHOLD).astype(np.int8)
 
-    def measure(self, metric: str, outputs: NDArray[np.float32], labels: Array) -> float:
+    def measure(
+        self, metric: str, outputs: NDArray[np.float32], labels: Array, threshold: Threshold | None = None
+    ) -> float:
         return measure_columns(metric, outputs, labels)
+
+    def class_scores(self, decided: Array, labels: Array, outputs: int) -> list[ClassScore]:
+        return score_columns(decided, labels)
 
     def label_text(self, label: Any, names: Sequence[str]) -> str | None:
         return ", ".join(names[int(column)] for column in np.flatnonzero(label == 1)) or "none"
@@ -283,7 +344,10 @@ class _Regression:
             return labels
         return ((labels.reshape(len(labels), -1) - scale[0]) / scale[1]).astype(np.float32)
 
-    def loss(self, logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
+    def weights(self, labels: Array, outputs: int, given: Sequence[float] | None) -> None:
+        return None
+
+    def loss(self, logits: Tensor, labels: Tensor, smoothing: float = 0.0, weights: Tensor | None = None) -> Tensor:
         """Return the mean squared error of the known targets."""
         import torch
 
@@ -313,8 +377,13 @@ class _Regression:
     def decide(self, outputs: NDArray[np.float32]) -> Array:
         return outputs
 
-    def measure(self, metric: str, outputs: NDArray[np.float32], labels: Array) -> float:
+    def measure(
+        self, metric: str, outputs: NDArray[np.float32], labels: Array, threshold: Threshold | None = None
+    ) -> float:
         return measure_values(metric, outputs, labels.reshape(outputs.shape))
+
+    def class_scores(self, decided: Array, labels: Array, outputs: int) -> list[ClassScore]:
+        return []
 
     def label_text(self, label: Any, names: Sequence[str]) -> str | None:
         known = np.atleast_1d(label)[~np.isnan(np.atleast_1d(label))]
@@ -328,15 +397,72 @@ CLASSIFICATION = TASKS["classification"]
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A task, together with the scale of the training nodes' targets if it has any."""
+    """A task, together with what training nodes say about it.
+
+    Attributes
+    ----------
+    task : Task
+        The task.
+    scale : pair of arrays or None
+        Mean and deviation of the targets, if there are any.
+    weights : float32 array or None
+        The weights of the classes in the loss; None weights all nodes alike.
+    threshold : Threshold or None
+        What decides between two classes; None takes the most probable class.
+    """
 
     task: Task
     scale: Scale | None = None
+    weights: NDArray[np.float32] | None = None
+    threshold: Threshold | None = None
 
     @classmethod
     def of(cls, task: str, labels: Array, train: NDArray[np.int64]) -> Target:
         """Return the task of that name, with the scale of the training nodes' labels."""
         return cls(TASKS[task], TASKS[task].scale(labels, train))
+
+    def weighted(self, labels: Array, class_weights: ClassWeights, names: Sequence[str]) -> Target:
+        """Return the target with weights for classes of these names, learned from the labels of training nodes."""
+        if class_weights == "none":
+            return self
+        given = None if class_weights == "balanced" else weights_by_class(class_weights, names)
+        return replace(self, weights=self.task.weights(labels, len(names), given))
+
+    def with_threshold(
+        self, wanted: str | float, train: Array, *, outputs: NDArray[np.float32], labels: Array
+    ) -> Target:
+        """Return the target with the threshold of the rarer of two classes; which one is rarer, training labels say.
+
+        Parameters
+        ----------
+        wanted
+            The setting `training.threshold`.
+        outputs, labels
+            Probabilities and labels of the validation nodes, on which `f1` chooses.
+        """
+        if wanted in ("auto", THRESHOLD):
+            return self
+        column = rarer(np.bincount(train[train >= 0], minlength=2))
+        if isinstance(wanted, str):
+            known = labels >= 0
+            wanted = choose_threshold(labels[known] == column, outputs[known, column])
+        return replace(self, threshold=Threshold(column, wanted))
+
+    def decide(self, outputs: NDArray[np.float32]) -> Array:
+        """Return the predictions: class ids, rows of 0 and 1, or values."""
+        return self.task.decide(outputs) if self.threshold is None else self.threshold.decide(outputs)
+
+    def explained(self, outputs: Tensor) -> Tensor:
+        """Return the output column that is explained by default, one per node: the predicted class."""
+        if self.threshold is None:
+            return self.task.explained(outputs)
+        column = self.threshold.column
+        above = (outputs[:, column].double() >= self.threshold.value).long()
+        return above if column == 1 else 1 - above
+
+    def measure(self, metric: str, outputs: NDArray[np.float32], labels: Array) -> float:
+        """Return one metric of outputs and labels of the same nodes."""
+        return measure(metric, outputs, labels, self.task, threshold=self.threshold)
 
     def wanted(self, labels: Array) -> Array:
         """Return the labels as the loss compares them with the model's outputs."""
@@ -386,6 +512,47 @@ def known_labels(labels: NDArray[Any]) -> NDArray[np.bool_]:
     return known if known.ndim == 1 else np.asarray(known.any(axis=1))
 
 
+def name_classes(names: Sequence[str] | None, count: int) -> list[str]:
+    """Return the names of classes, labels or targets; numbers where they have none.
+
+    >>> name_classes(None, 2)
+    ['0', '1']
+    """
+    return list(names[:count]) if names is not None else [str(number) for number in range(count)]
+
+
+def find_class(name: Any, names: Sequence[str]) -> int:
+    """Return the number of a class, label or target, given its name or its number.
+
+    >>> find_class("fraud", ["fraud", "ok"]), find_class(1, ["fraud", "ok"])
+    (0, 1)
+    """
+    if str(name) in names:
+        return list(names).index(str(name))
+    if str(name).isdecimal() and int(str(name)) < len(names):
+        return int(str(name))
+    raise unknown_name("class", str(name), names)
+
+
+def weights_by_class(given: ClassWeights, names: Sequence[str]) -> list[float]:
+    """Return one weight per class from a list, or from some weights by name or number; the others are 1.
+
+    >>> weights_by_class({"fraud": 10.0}, ["fraud", "ok"])
+    [10.0, 1.0]
+    """
+    if isinstance(given, Mapping):
+        weights = [1.0] * len(names)
+        for name, weight in given.items():
+            weights[find_class(name, names)] = float(weight)
+        return weights
+    if len(given) != len(names):
+        raise ConfigError(
+            f"training.class_weights has {len(given)} weights but there are {len(names)} classes: give one for each, "
+            f"or a table by name"
+        )
+    return [float(weight) for weight in given]
+
+
 def choose_metric(name: str, task: Task) -> str:
     """Return the name of a metric, the task's first for `auto`; refuse a metric of another task."""
     if name == "auto":
@@ -395,7 +562,9 @@ def choose_metric(name: str, task: Task) -> str:
     return name
 
 
-def measure(metric: str, outputs: NDArray[np.float32], labels: Array, task: Task) -> float:
+def measure(
+    metric: str, outputs: NDArray[np.float32], labels: Array, task: Task, *, threshold: Threshold | None = None
+) -> float:
     """Return one metric of outputs [m, c] and the labels of the same nodes.
 
     >>> outputs = np.array([[0.9, 0.1], [0.2, 0.8]], np.float32)
@@ -404,4 +573,4 @@ def measure(metric: str, outputs: NDArray[np.float32], labels: Array, task: Task
     """
     if metric not in task.metrics:
         raise ConfigError(f"metric is {metric!r}; for {task.name} it must be {' or '.join(task.metrics)}")
-    return task.measure(metric, outputs, labels)
+    return task.measure(metric, outputs, labels, threshold)

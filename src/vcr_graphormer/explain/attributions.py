@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..base.jobs import Progress
+from ..data.metrics import Threshold
 from ..data.tasks import Target
 from ..errors import ConfigError
 from ..model.batches import Inputs
@@ -50,6 +51,8 @@ class Attributions:
     without : mapping of str to float32 [m, c]
         The outputs with all tokens of a group hidden, for each of `layout.groups`. A token that several kinds propose
         belongs to the kind of its place.
+    threshold : Threshold or None
+        What decides between two classes; None takes the most probable output.
     """
 
     nodes: NDArray[np.int64]
@@ -64,6 +67,7 @@ class Attributions:
     layout: Layout
     shared: NDArray[np.float32] | None = None
     without: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    threshold: Threshold | None = None
 
     def proposed_by(self, row: int, place: int) -> dict[str, float]:
         """Return the kinds that propose the token at a place, with their scores; the kind of the place comes first."""
@@ -85,8 +89,12 @@ class Attributions:
 
     @property
     def predicted(self) -> NDArray[np.int64]:
-        """Return the most probable output of each node."""
-        columns: NDArray[np.int64] = self.outputs.argmax(1)
+        """Return the predicted class of each node; without classes the most probable output."""
+        return self.decide(self.outputs)
+
+    def decide(self, outputs: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Return what outputs [m, c] predict."""
+        columns: NDArray[np.int64] = outputs.argmax(1) if self.threshold is None else self.threshold.decide(outputs)
         return columns
 
     @property
@@ -133,7 +141,7 @@ def attribute(
         for tokens, mask in _token_lists(model, inputs, nodes=nodes, size=size):
             attended = model.look(tokens, mask)
             outputs = target.output_tensor(attended.logits)
-            columns = target.task.explained(outputs)
+            columns = target.explained(outputs)
             if column is not None:
                 columns = torch.full_like(columns, column)
             whole = outputs.gather(1, columns[:, None])  # (batch, 1)
@@ -158,7 +166,8 @@ def attribute(
     ids, scores = _ids_and_scores(inputs, nodes)
     shared = inputs.shared_scores(torch.from_numpy(nodes).to(inputs.home))
     arrays["shared"] = None if shared is None else shared.cpu().numpy()
-    return Attributions(nodes=nodes, ids=ids, scores=scores, layout=inputs.layout, **arrays)
+    threshold = target.threshold
+    return Attributions(nodes=nodes, ids=ids, scores=scores, layout=inputs.layout, threshold=threshold, **arrays)
 
 
 def outputs_without(

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.graph import Graph
-from ..data.tasks import TASKS
-from ..errors import unknown_name
+from ..data.tasks import TASKS, find_class, name_classes
 from ..tokens.layout import HOP, NEIGHBOURS
 from .attributions import Attributions
 from .distances import hop_distances
@@ -43,6 +42,7 @@ class Explanation:
 
     `kind_effects` has the effect of hiding all tokens of a group: all hops (`hop`), each kind of neighbour, and all
     `neighbours`. `without_neighbours` has the outputs without any neighbour; it is empty where a list has none.
+    `predicted` and `predicted_without` are the classes that both predict.
     """
 
     node: int
@@ -54,6 +54,8 @@ class Explanation:
     tokens: tuple[Token, ...]
     kind_effects: dict[str, float] = field(default_factory=dict)
     without_neighbours: dict[str, float] = field(default_factory=dict)
+    predicted: str | None = None
+    predicted_without: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
@@ -99,6 +101,10 @@ def describe(graph: Graph, attributions: Attributions, row: int, train: NDArray[
         tokens=tuple(tokens),
         kind_effects={name: float(effects[row]) for name, effects in attributions.kind_effects.items()},
         without_neighbours=_named(names, attributions.without[NEIGHBOURS][row]) if has_neighbours else {},
+        predicted=names[int(attributions.predicted[row])],
+        predicted_without=names[int(attributions.decide(attributions.without[NEIGHBOURS])[row])]
+        if has_neighbours
+        else None,
     )
 
 
@@ -108,18 +114,12 @@ def _named(names: list[str], values: NDArray[np.float32]) -> dict[str, float]:
 
 def output_names(graph: Graph, count: int) -> list[str]:
     """Return the names of classes, labels or targets; numbers where they have none."""
-    names = graph.class_names
-    return list(names[:count]) if names is not None else [str(number) for number in range(count)]
+    return name_classes(graph.class_names, count)
 
 
 def find_output(graph: Graph, count: int, output: Any) -> int:
     """Return the column of a class, label or target, given its name or number."""
-    names = output_names(graph, count)
-    if str(output) in names:
-        return names.index(str(output))
-    if str(output).isdecimal() and int(str(output)) < count:
-        return int(str(output))
-    raise unknown_name("class", str(output), names)
+    return find_class(output, output_names(graph, count))
 
 
 def label_text(graph: Graph, node: int) -> str | None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..base.files import read_json
 from ..base.jobs import Progress
+from ..data.metrics import THRESHOLD
 from ..data.tasks import choose_metric, known_labels
 from ..explain.attributions import Attributions
 from ..explain.criteria import COLUMNS, measure_criteria, same_label_neighbours
@@ -126,12 +127,12 @@ def _changes(
     run: Run, whole: NDArray[np.float32], *, without: NDArray[np.float32], labels: NDArray[Any]
 ) -> dict[str, Any]:
     """Return how many predictions change, and how many of these become right or wrong; of values the mean change."""
-    task = run.target.task
-    if task.gives_values:
+    target = run.target
+    if target.task.gives_values:
         return {"mean_change": float(np.abs(whole - without).mean())}
     # One column per decision: the class, or each label. Several labels are right if all that are known are.
     truth = labels.reshape(len(labels), -1)
-    before, after = (task.decide(outputs).reshape(truth.shape) for outputs in (whole, without))
+    before, after = (target.decide(outputs).reshape(truth.shape) for outputs in (whole, without))
     was_right, is_right = (((decided == truth) | (truth < 0)).all(1) for decided in (before, after))
     changed = ((before != after) & (truth >= 0)).any(1)
     return {
@@ -208,7 +209,7 @@ def correctness(run: Run, predicted: NDArray[np.float32]) -> dict[str, Any]:
         return {}
     labels = np.asarray(graph.labels)[test].astype(np.int64)
     test, labels = test[labels >= 0], labels[labels >= 0]
-    decided = run.target.task.decide(predicted[test]).astype(np.int64)
+    decided = run.target.decide(predicted[test]).astype(np.int64)
     right, names = decided == labels, class_names(run)
     slices = {
         "class": by_class(labels, right, names),
@@ -220,6 +221,27 @@ def correctness(run: Run, predicted: NDArray[np.float32]) -> dict[str, Any]:
         "slices": {name: [asdict(group) for group in groups] for name, groups in slices.items()},
         "calibration": calibration(predicted[test], labels),
     }
+
+
+def classes(run: Run, predicted: NDArray[np.float32]) -> dict[str, Any]:
+    """Return precision, recall and F1 of each class on the test nodes; for two classes also the curve of the rarer one.
+
+    The curve is that of the validation nodes, with its point at the threshold. `base` is the precision of guessing.
+    """
+    if run.target.task.gives_values or run.graph.labels is None or not len(run.split.test):
+        return {}
+    data: dict[str, Any] = {"class_scores": run.score_classes(predicted[run.split.test], run.split.test)}
+    found = run.precision_recall(predicted)
+    if found is None:
+        return data
+    (column, curve), threshold = found, run.threshold
+    value = THRESHOLD if threshold is None else threshold.value
+    above = int((curve.thresholds >= value).sum())  # of all distinct probabilities
+    at = {name: float(getattr(curve, name)[above - 1]) if above else None for name in ("precision", "recall", "f1")}
+    points = {name: values.tolist() for name, values in curve.thinned()._asdict().items()}
+    data["precision_recall"] = {"class": class_names(run)[column], "base": float(curve.precision[-1]), **points}
+    data["threshold"] = {"value": value, "chosen": threshold is not None, **at}
+    return data
 
 
 def baselines(run: Run) -> dict[str, Any] | None:

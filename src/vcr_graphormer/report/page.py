@@ -127,7 +127,7 @@ def collect(run: Run, nodes: int = SAMPLE, seed: int = 0, progress: Progress | N
         "stages": numbers.costs(run),
         "explorer": _explorer(run, explored, wrong=_wrong(run, predicted)),
     }
-    return data | numbers.correctness(run, predicted) | numbers.tuning(run)
+    return data | numbers.correctness(run, predicted) | numbers.classes(run, predicted) | numbers.tuning(run)
 
 
 def _command(run: Run) -> str:
@@ -145,9 +145,14 @@ def _wrong(run: Run, predicted: Any) -> NDArray[np.int64] | None:
     if not run.target.task.has_classes or run.graph.labels is None:
         return None
     test = run.split.test
-    labels, decided = np.asarray(run.graph.labels)[test], run.target.task.decide(predicted[test])
+    labels, decided = np.asarray(run.graph.labels)[test], run.target.decide(predicted[test])
     wrong: NDArray[np.int64] = test[(decided != labels) & (labels >= 0)]
     return wrong
+
+
+def _probability(outputs: NDArray[np.float32], columns: NDArray[np.int64]) -> NDArray[Any]:
+    """Return the probability of one output of each node."""
+    return np.take_along_axis(outputs, columns[:, None], 1)[:, 0].astype("<f4")
 
 
 def _choose(run: Run, predicted: Any, *, count: int, random: np.random.Generator) -> NDArray[np.int64]:
@@ -205,12 +210,14 @@ def _explorer(run: Run, attributions: Attributions, *, wrong: NDArray[np.int64] 
         if graph.labels is not None:
             packed["target"] = np.asarray(graph.labels).reshape(total, -1)[nodes, attributions.column].astype("<f4")
     else:
-        packed["predicted"] = attributions.predicted.astype("<i2")
-        packed["confidence"] = attributions.outputs.max(1).astype("<f4")
+        predicted = attributions.predicted
+        packed["predicted"] = predicted.astype("<i2")
+        packed["confidence"] = _probability(attributions.outputs, predicted)
         packed["explained"] = attributions.explained.astype("<f4")
         if NEIGHBOURS in attributions.without:
-            packed["alone"] = attributions.without[NEIGHBOURS].argmax(1).astype("<i2")  # predicted without neighbours
-            packed["alone_confidence"] = attributions.without[NEIGHBOURS].max(1).astype("<f4")
+            alone = attributions.decide(attributions.without[NEIGHBOURS])  # predicted without neighbours
+            packed["alone"] = alone.astype("<i2")
+            packed["alone_confidence"] = _probability(attributions.without[NEIGHBOURS], alone)
         packed["label"] = labels[nodes].astype("<i2")
         packed["token_label"] = token_label.astype("<i2")
     texts = [label_text(graph, int(node)) for node in nodes] if run.target.task.several_columns else None

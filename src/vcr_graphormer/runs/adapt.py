@@ -11,10 +11,12 @@ import numpy as np
 
 from ..base.checks import AUTO, unresolved
 from ..data.graph import Graph
+from ..data.metrics import THRESHOLD
 from ..data.preparation import Preparation
 from ..data.schema import CATEGORY, DATE, OTHER, Schema
 from ..data.split import Split
-from ..data.tasks import TASKS, choose_metric, known_labels
+from ..data.tasks import TASKS, Target, choose_metric, known_labels, name_classes
+from ..errors import ConfigError
 from ..tokens.adapt import HOPS, MOST_CLUSTERS, adapt_tokens, has_few_labels, labels_per_class
 from .config import Config
 
@@ -30,7 +32,8 @@ DROPOUT, STRONG_DROPOUT = 0.3, 0.5
 RICH_TOKENS, LABEL_HOPS = 1, 2  # as far as there are hops
 NEIGHBOUR_DROPOUT = 0.25  # where paths are gated
 MOST_LISTED = 8  # names of columns in one note
-UNBALANCED = 0.3  # two classes, the rarer one with a smaller fraction of the training labels: ROC-AUC judges
+# Two classes, the rarer one with a smaller fraction of the training labels: ROC-AUC judges, and F1 chooses a threshold.
+UNBALANCED = 0.3
 
 Tables = Mapping[str, Mapping[str, Any]]
 
@@ -65,6 +68,7 @@ def adapt(config: Config, graph: Graph, split: Split) -> Adapted:
     config.tokens.check()
     config.model.check(config.tokens.hops)
     config.training.check(graph.task)
+    _check_classes(config, graph, split)
     preparation = Preparation.learn(graph, split.train, config.data)
     prepared = preparation.apply(graph)
     config = replace(config, data=_resolved_data(config, preparation))
@@ -190,13 +194,36 @@ def _adapt_training(config: Config, graph: Graph, split: Split) -> tuple[Config,
         training = replace(training, patience=training.epochs)
     if "label_smoothing" in names:
         training = replace(training, label_smoothing=0.0 if task.gives_values else SMOOTHING)
+    rarer = rarer_class(graph, split)
+    unbalanced = rarer is not None and rarer < UNBALANCED
     if training.metric == "auto":
-        rarer = rarer_class(graph, split)
-        unbalanced = rarer is not None and rarer < UNBALANCED
         training = replace(training, metric="roc_auc" if unbalanced else choose_metric("auto", task))
         if unbalanced:
             notes.append(f"judged by ROC-AUC: the rarer of two classes has {rarer:.0%} of the training labels")
+    if training.threshold == "auto":
+        training = replace(training, threshold="f1" if unbalanced else THRESHOLD)
+        if unbalanced:
+            notes.append("threshold: where F1 of the rarer class is largest on the validation nodes, instead of 0.5")
     return replace(config, training=training), notes
+
+
+def _check_classes(config: Config, graph: Graph, split: Split) -> None:
+    """Refuse weights of classes that the graph does not have, and a threshold without two classes to decide between."""
+    labels, names = np.asarray(graph.labels), name_classes(graph.class_names, graph.num_classes)
+    Target(TASKS[graph.task]).weighted(labels[split.train], config.training.class_weights, names)
+    wanted = config.training.threshold
+    if wanted in ("auto", THRESHOLD):
+        return
+    if graph.num_classes != 2:
+        raise ConfigError(
+            f"training.threshold is {wanted!r} but there are {graph.num_classes} classes: it decides between two; set "
+            f"it to auto"
+        )
+    if wanted == "f1" and rarer_class(graph, split) is None:
+        raise ConfigError(
+            "training.threshold f1 needs both classes among the training and the validation nodes: give a number or "
+            "another split"
+        )
 
 
 def rarer_class(graph: Graph, split: Split) -> float | None:

@@ -22,7 +22,7 @@ from ..base.checks import Array
 from ..data.graph import Graph
 from ..data.metrics import LOWER_IS_BETTER, is_better
 from ..data.split import Split
-from ..data.tasks import TASKS, Task, known_labels, measure
+from ..data.tasks import TASKS, ClassWeights, Target, Task, known_labels, measure, name_classes
 from ..errors import ConfigError
 from ..tokens.hops import hop_features
 
@@ -70,11 +70,20 @@ def check_choice(choice: str) -> None:
 
 
 def run_baseline(
-    name: str, graph: Graph, split: Split, *, metric: str, seed: int = 0, device: str = "cpu"
+    name: str,
+    graph: Graph,
+    split: Split,
+    *,
+    metric: str,
+    seed: int = 0,
+    device: str = "cpu",
+    class_weights: ClassWeights = "none",
+    threshold: str | float = "auto",
 ) -> dict[str, Any]:
     """Train and measure one baseline.
 
-    The result depends on the seed, not on the number of threads.
+    The result depends on the seed, not on the number of threads. `class_weights` and `threshold` are those of the run:
+    a baseline that had neither would lose to them, and not to the model.
 
     Returns
     -------
@@ -85,12 +94,15 @@ def run_baseline(
     if graph.features is None:
         return {"name": name, "note": "left out: the graph has no features"}
     start = time.perf_counter()
+    labels, names = np.asarray(graph.labels), name_classes(graph.class_names, graph.num_classes)
+    target = Target.of(graph.task, labels, split.train).weighted(labels[split.train], class_weights, names)
+    how: dict[str, Any] = {"metric": metric, "seed": seed, "target": target, "threshold": threshold}
     if name in NETWORKS:
         from .networks import run_network
 
-        row = run_network(name, graph, split, metric=metric, seed=seed, device=device)
+        row = run_network(name, graph, split, device=device, **how)
     else:
-        row = _run_quick(name, graph, split, metric=metric, seed=seed)
+        row = _run_quick(name, graph, split, **how)
     seconds = round(time.perf_counter() - start, 3)
     return {"name": name, **row} if "val" not in row else {"name": name, **row, "seconds": seconds}
 
@@ -115,7 +127,19 @@ def comparison(metric: str, ours: float, rows: Sequence[dict[str, Any]]) -> str 
     return f"{name} is {by} on the validation nodes: the graph may need other settings; try `vcr-graphormer tune`."
 
 
-def _run_quick(name: str, graph: Graph, split: Split, *, metric: str, seed: int) -> dict[str, Any]:
+def measure_parts(
+    graph: Graph, split: Split, *, metric: str, target: Target, threshold: str | float, outputs: Sequence[Array]
+) -> dict[str, Any]:
+    """Return the metric on `val` and `test` from the outputs of both, with a threshold chosen as for a run."""
+    train, *labels = (np.asarray(graph.labels)[nodes] for nodes in (split.train, split.val, split.test))
+    target = target.with_threshold(threshold, train, outputs=outputs[0], labels=labels[0])
+    val, test = (target.measure(metric, *pair) for pair in zip(outputs, labels, strict=True))
+    return {"val": val, "test": None if np.isnan(test) else test}
+
+
+def _run_quick(
+    name: str, graph: Graph, split: Split, *, metric: str, seed: int, target: Target, threshold: str | float
+) -> dict[str, Any]:
     """Fit the grid of a baseline by scikit-learn, choose on validation nodes, and measure the choice."""
     from sklearn.exceptions import ConvergenceWarning
     from threadpoolctl import threadpool_limits
@@ -130,7 +154,7 @@ def _run_quick(name: str, graph: Graph, split: Split, *, metric: str, seed: int)
         hops = _Hops.of(graph, train, boosting=boosting)
         most = (BOOSTING_WORK if boosting else LINEAR_WORK) // (hops.columns * outputs)
         train = _sample(train, max(1, most), seed)
-        fit = partial(_Estimators.fit, labels=labels[train], task=task, outputs=outputs)
+        fit = partial(_Estimators.fit, labels=labels[train], task=task, outputs=outputs, weights=target.weights)
         best = _Best(metric, task, labels[split.val])
         if boosting:
             trees = TREE_WORK // ((len(train) + ROWS_PER_TREE) * hops.columns * outputs)
@@ -138,9 +162,9 @@ def _run_quick(name: str, graph: Graph, split: Split, *, metric: str, seed: int)
             _try_boosting(fit, hops.rows(train), best, val=hops.rows(split.val), trees=trees, seed=seed)
         else:
             _try_linear(fit, hops.rows(train), best, outputs_of=partial(hops.predict, nodes=split.val))
-        test = measure(metric, hops.predict(best.predict, split.test), labels[split.test], task)
-    row: dict[str, Any] = {"settings": {**best.settings, "columns": hops.columns}, "val": best.value}
-    row["test"] = None if np.isnan(test) else test
+        both = [best.outputs, hops.predict(best.predict, split.test)]
+        parts = measure_parts(graph, split, metric=metric, target=target, threshold=threshold, outputs=both)
+    row: dict[str, Any] = {"settings": {**best.settings, "columns": hops.columns}, **parts}
     if len(train) < len(known):
         row["note"] = f"trained on {len(train):,} of {len(known):,} training nodes"
     return row
@@ -205,12 +229,13 @@ class _Best:
         self.settings: dict[str, Any] = {}
         self.value = float("nan")
         self.predict: Predict
+        self.outputs: NDArray[np.float32]
 
     def offer(self, settings: dict[str, Any], outputs: NDArray[np.float32], predict: Predict) -> float:
         """Return the metric of these outputs, and remember what made them if it is the best."""
         value = measure(self.metric, outputs, self.labels, self.task)
         if not self.settings or is_better(self.metric, value, self.value):
-            self.settings, self.value, self.predict = settings, value, predict
+            self.settings, self.value, self.predict, self.outputs = settings, value, predict, outputs
         return value
 
 
@@ -224,15 +249,24 @@ class _Estimators:
 
     @classmethod
     def fit(
-        cls, make: Callable[[], Any], rows: NDArray[np.float32], *, labels: Array, task: Task, outputs: int
+        cls,
+        make: Callable[[], Any],
+        rows: NDArray[np.float32],
+        *,
+        labels: Array,
+        task: Task,
+        outputs: int,
+        weights: NDArray[np.float32] | None = None,
     ) -> _Estimators:
-        """Fit the estimators that `make` returns on the rows whose labels are known."""
+        """Fit the estimators that `make` returns on the rows whose labels are known, with the weights of `Target`."""
         models = []
-        for column in labels.reshape(len(labels), -1).T:
+        for number, column in enumerate(labels.reshape(len(labels), -1).T):
             known = known_labels(column)
             values = np.unique(column[known])
             if len(values) > 1:
-                models.append(make().fit(rows[known], column[known]))
+                by_value = None if weights is None else weights if task.has_classes else weights[:, number]
+                of_rows = None if by_value is None else by_value[column[known]]
+                models.append(make().fit(rows[known], column[known], sample_weight=of_rows))
             else:
                 models.append(_Constant(values[0] if len(values) else 0))
         return cls(models, task, outputs)

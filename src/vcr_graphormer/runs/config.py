@@ -273,5 +273,7 @@ def shown(settings: Any, name: str) -> Any:
 def _toml_value(value: Any) -> str:
     if isinstance(value, float):
         return repr(value)  # Python and TOML write inf and nan alike
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_toml_value(str(key))} = {_toml_value(item)}" for key, item in value.items()) + "}"
     # JSON escapes text as TOML does, except for DEL. TOML refuses the surrogates that JSON would write beyond ASCII.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

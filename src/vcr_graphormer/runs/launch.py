@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -18,11 +19,12 @@ from ..base.checks import Array
 from ..base.files import claim, read_json, replace_file, write_json
 from ..base.folders import digest
 from ..base.jobs import Progress
+from ..data.datasets import is_published
 from ..data.graph import Graph
 from ..data.matching import schema_of
 from ..data.schema import SCHEMA_FILE
 from ..data.split import PARTS, Split
-from ..data.tasks import TASKS, choose_metric
+from ..data.tasks import CLASSIFICATION, TASKS, Target, choose_metric
 from ..errors import ConfigError, GraphError, StoreError
 from ..model.inputs import model_sizes
 from ..tokens.build import check_tokens, tokenize
@@ -264,16 +266,30 @@ def _missing_baselines(run: Run, choice: str | None) -> list[str]:
 def _add_baselines(run: Run, names: Sequence[str], progress: Progress | None) -> None:
     """Compute baselines of a finished run and write each as soon as it is there."""
     rows = {row["name"]: row for row in run.baselines}
-    metric, seed = run.metrics["metric"], run.config.training.seed
+    training, metric = run.config.training, run.metrics["metric"]
+    how: dict[str, Any] = {"metric": metric, "seed": training.seed, "device": str(run.device)}
+    how |= {"class_weights": training.class_weights, "threshold": training.threshold}
     for number, name in enumerate(names, start=1):
         try:
-            row = run_baseline(name, run.graph, run.split, metric=metric, seed=seed, device=str(run.device))
+            row = run_baseline(name, run.graph, run.split, **how)
         except Exception as error:  # whatever it is: the run has its results, and the note says what happened
             row = {"name": name, "note": f"failed: {type(error).__name__}: {error}"}
         rows[name] = row
         write_json(run.path / BASELINES_FILE, {"metric": metric, "baselines": list(rows.values())})
         if progress is not None:
             progress("baselines", number, len(names))
+
+
+def check_unseen(config: Config) -> None:
+    """Refuse settings that cannot work with the data that they name, before that is loaded."""
+    config.tokens.check()
+    config.model.check(config.tokens.hops)
+    task = config.data.task
+    if task not in TASKS and is_published(config.data.dataset):
+        task = CLASSIFICATION.name
+    config.training.check(task if task in TASKS else CLASSIFICATION.name)
+    if task in TASKS:
+        choose_metric(config.training.metric, TASKS[task])
 
 
 def check_data(graph: Graph, split: Split, features: str = "auto") -> None:
@@ -367,9 +383,10 @@ def _write_results(run: Run, trainer: Trainer, *, logits: Array, clock: list[flo
     graph, split, config, best, processes = run.graph, run.split, run.config, trainer.best, trainer.processes.size
     save_tensors(run.path / "model.safetensors", best.state, {"best_epoch": best.epoch})
     predicted = run.target.outputs(logits)
-    run.wrap(np.arange(graph.num_nodes), predicted).save(run.path / "predictions.npz", overwrite=True)
+    target = run.with_threshold(predicted)
+    run.wrap(np.arange(graph.num_nodes), predicted, target).save(run.path / "predictions.npz", overwrite=True)
     clock.append(time.perf_counter())
-    scores = {part: run.score(predicted[getattr(split, part)], getattr(split, part)) for part in PARTS}
+    scores = {part: run.score(predicted[getattr(split, part)], getattr(split, part), target) for part in PARTS}
     seconds = dict(zip(("tokenize", "train", "predict"), np.diff(clock).round(3).tolist(), strict=True))
     write_json(
         run.path / "metrics.json",
@@ -378,6 +395,7 @@ def _write_results(run: Run, trainer: Trainer, *, logits: Array, clock: list[flo
             "metric": trainer.metric,
             **{part: scores[part][trainer.metric] for part in PARTS},
             "scores": {part: without_nan(row) for part, row in scores.items()},
+            **_about_classes(run, predicted, target),
             "seed": config.training.seed,
             "split_seed": config.data.seed,
             "epochs": trainer.epoch,
@@ -391,6 +409,23 @@ def _write_results(run: Run, trainer: Trainer, *, logits: Array, clock: list[flo
         },
     )
     shutil.rmtree(run.path / "checkpoint", ignore_errors=True)
+
+
+def _about_classes(run: Run, predicted: NDArray[np.float32], target: Target) -> dict[str, Any]:
+    """Return the scores of each class, for two classes also the curve and the threshold, where there are any."""
+    about: dict[str, Any] = {}
+    parts = {part: getattr(run.split, part) for part in PARTS}
+    rows = {part: run.score_classes(predicted[nodes], nodes, target) for part, nodes in parts.items()}
+    if rows["test"]:
+        about["classes"] = rows
+    curve = run.precision_recall(predicted)
+    if curve is not None:
+        points = {name: values.tolist() for name, values in curve[1].thinned()._asdict().items()}
+        about["precision_recall"] = {"class": run.class_names[curve[0]], "part": "val", **points}
+    if target.threshold is not None:
+        name = run.class_names[target.threshold.column]
+        about["threshold"] = {"class": name, **asdict(target.threshold), "setting": run.config.training.threshold}
+    return about
 
 
 def without_nan(row: dict[str, float]) -> dict[str, float | None]:

@@ -15,6 +15,7 @@ from ..data.metrics import LOWER_IS_BETTER
 from ..data.split import Split
 from ..data.tasks import TASKS, Target, known_labels, measure
 from ..training.devices import find_device
+from .baselines import measure_parts
 
 # The common settings of these models (Kipf and Welling 2017, Shchur et al. 2018); validation nodes choose the width.
 WIDTHS = (64, 128)
@@ -25,7 +26,15 @@ MOST_NUMBERS = 1 << 29  # features and messages of all nodes at a time: 2 GiB of
 
 
 def run_network(
-    name: str, graph: Graph, split: Split, *, metric: str, seed: int = 0, device: str = "cpu"
+    name: str,
+    graph: Graph,
+    split: Split,
+    *,
+    metric: str,
+    target: Target,
+    threshold: str | float = "auto",
+    seed: int = 0,
+    device: str = "cpu",
 ) -> dict[str, Any]:
     """Train a network at every width; return settings, `val` and `test` of the best on validation nodes, or a note."""
     numbers = graph.num_nodes * graph.num_features + graph.num_arcs * max(WIDTHS)
@@ -35,31 +44,33 @@ def run_network(
         import torch_geometric  # noqa: F401
     except ImportError:
         return {"note": "left out: it needs PyG (pip install torch-geometric)"}
-    task, labels, best = TASKS[graph.task], np.asarray(graph.labels), None
-    place = find_device(device)
+    best, place = None, find_device(device)
     with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse")  # torch calls its CSR matrices a prototype
-        full_batch = FullBatch(graph, split, place)
+        full_batch = FullBatch(graph, split, place, target)
         for width in WIDTHS:
             settings = {"hidden": width, **SETTINGS}
             val, outputs, epoch = full_batch.train(name, settings | MORE, metric=metric, seed=seed)
             if best is None or val > best[0]:
                 best = val, outputs, {**settings, "epochs": epoch}
     assert best is not None  # there are widths
-    val, test = (measure(metric, best[1][part], labels[part], task) for part in (split.val, split.test))
-    return {"settings": best[2], "val": val, "test": None if np.isnan(test) else test}
+    both = [best[1][part] for part in (split.val, split.test)]
+    parts = measure_parts(graph, split, metric=metric, target=target, threshold=threshold, outputs=both)
+    return {"settings": best[2], **parts}
 
 
 class FullBatch:
     """A graph and its split on one device, for networks that read the whole graph in each step."""
 
-    def __init__(self, graph: Graph, split: Split, device: torch.device) -> None:
+    def __init__(self, graph: Graph, split: Split, device: torch.device, target: Target | None = None) -> None:
         from torch_geometric.utils import to_torch_csr_tensor
 
         labels, data = np.asarray(graph.labels), graph.to_pyg()
         self.graph, self.device = graph, device
         self.train_nodes, self.val_nodes = (part[known_labels(labels[part])] for part in (split.train, split.val))
-        self.target = Target.of(graph.task, labels, split.train)
+        self.target = target or Target.of(graph.task, labels, split.train)
+        weights = self.target.weights
+        self.weights = None if weights is None else torch.from_numpy(weights).to(device)
         self.wanted = torch.from_numpy(np.asarray(self.target.wanted(labels))).to(device)
         self.features = data.x.float().to(device)
         # On a CPU a sparse matrix (row = receiver) is several times faster than lists of edges.
@@ -82,12 +93,13 @@ class FullBatch:
         for _ in range(EPOCHS):
             network.train()
             optimizer.zero_grad()
-            torch.autograd.backward(task.loss(network(self.features, self.edges)[train], self.wanted[train]))
+            logits = network(self.features, self.edges)
+            torch.autograd.backward(task.loss(logits[train], self.wanted[train], weights=self.weights))
             optimizer.step()
             network.eval()
             with torch.no_grad():
                 logits = network(self.features, self.edges)
-                losses.append(float(task.loss(logits[val], self.wanted[val])))
+                losses.append(float(task.loss(logits[val], self.wanted[val], weights=self.weights)))
             predicted = self.target.outputs(logits.cpu().numpy())
             values.append(sign * measure(metric, predicted[self.val_nodes], labels, task))
             best, last = early_stop(values, losses, PATIENCE)

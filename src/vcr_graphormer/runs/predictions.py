@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..base.checks import Array, to_numpy, to_whole_numbers
 from ..base.files import replace_file
 from ..data.graph import Graph
+from ..data.metrics import Threshold
 from ..data.tasks import TASKS
 from ..errors import ConfigError, GraphError, StoreError
 
@@ -30,11 +31,14 @@ class Predictions:
     probabilities : float32 [m, c]
         Probability of each class or label; for regression the values.
     labels : [m] or [m, c]
-        The most probable class, the labels with probability 0.5 or more, or the values.
+        The most probable class, the labels with probability 0.5 or more, or the values. With a threshold: the class of
+        two that it decides for.
     task : str
         The task, as in `Graph`.
     names, class_names
         Names of nodes and classes, if the graph has them.
+    threshold : Threshold or None
+        The class (`column`) that is predicted where its probability is at least `value`; None: the most probable class.
     """
 
     nodes: NDArray[np.int64]
@@ -43,6 +47,7 @@ class Predictions:
     task: str
     names: NDArray[np.str_] | None = None
     class_names: tuple[str, ...] | None = None
+    threshold: Threshold | None = None
 
     def save(self, file: str | Path, overwrite: bool = False) -> Path:
         """Write `.npz` (arrays) or `.csv` (a row per node, with names if there are any)."""
@@ -82,7 +87,8 @@ class Predictions:
         return len(self.nodes)
 
     def __repr__(self) -> str:
-        return f"Predictions({len(self):,} nodes, {self.task}, {self.probabilities.shape[1]} columns)"
+        threshold = "" if self.threshold is None else f", threshold {self.threshold.value:.4g}"
+        return f"Predictions({len(self):,} nodes, {self.task}, {self.probabilities.shape[1]} columns{threshold})"
 
 
 def find_nodes(graph: Graph, nodes: Any = None) -> NDArray[np.int64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,10 +20,11 @@ from ..base.jobs import Progress
 from ..base.problems import Problems
 from ..data.graph import Graph
 from ..data.matching import match, schema_of
+from ..data.metrics import PrecisionRecall, Threshold, precision_recall, rarer
 from ..data.preparation import Preparation
 from ..data.schema import SCHEMA_FILE, Schema
 from ..data.split import PARTS, Split
-from ..data.tasks import TASKS, Target, measure
+from ..data.tasks import TASKS, Target, name_classes
 from ..errors import ConfigError, GraphError, StoreError
 from ..model.batches import Inputs
 from ..model.inputs import make_inputs
@@ -227,8 +228,21 @@ class Run:
 
     @property
     def target(self) -> Target:
-        """Return what the model was trained for: its task, and the scale of its targets."""
-        return Target(TASKS[self.task], self.scale)
+        """Return what the model was trained for: its task, the scale of its targets, and what decides."""
+        return Target(TASKS[self.task], self.scale, threshold=self.threshold)
+
+    @property
+    def threshold(self) -> Threshold | None:
+        """Return what decides between two classes; None, as in earlier versions: the most probable class."""
+        if not self.finished:
+            return None
+        row = read_json(self.path / "metrics.json").get("threshold")
+        return None if row is None else Threshold(int(row["column"]), float(row["value"]))
+
+    @property
+    def class_names(self) -> list[str]:
+        """Return the names of the model's outputs; numbers where they have none."""
+        return name_classes(self.graph.class_names, self.about["num_outputs"])
 
     @property
     def batch_size(self) -> int:
@@ -291,16 +305,19 @@ class Run:
         size = self.batch_size
         return compute(self.model, self.inputs, nodes=nodes, batch_size=size, vectors=vectors, progress=progress)
 
-    def wrap(self, nodes: NDArray[np.int64], predicted: NDArray[np.float32]) -> Predictions:
-        """Return predictions with the names of nodes and classes."""
-        names = self.graph.names
+    def wrap(
+        self, nodes: NDArray[np.int64], predicted: NDArray[np.float32], target: Target | None = None
+    ) -> Predictions:
+        """Return predictions with the names of nodes and classes; another `target` may decide."""
+        names, target = self.graph.names, target or self.target
         return Predictions(
             nodes=nodes,
             probabilities=predicted,
-            labels=self.target.task.decide(predicted),
+            labels=target.decide(predicted),
             task=self.task,
             names=None if names is None else np.asarray(names)[nodes],
             class_names=self.graph.class_names,
+            threshold=target.threshold,
         )
 
     def evaluate(self, part: str = "test", progress: Progress | None = None) -> dict[str, float]:
@@ -310,13 +327,44 @@ class Run:
         nodes = getattr(self.split, part)
         return self.score(self.predict(nodes, progress).probabilities, nodes)
 
-    def score(self, predicted: NDArray[np.float32], nodes: NDArray[np.int64]) -> dict[str, float]:
-        """Return every metric of the task for predictions of these nodes."""
+    def score(
+        self, predicted: NDArray[np.float32], nodes: NDArray[np.int64], target: Target | None = None
+    ) -> dict[str, float]:
+        """Return every metric of the task for predictions of these nodes; another `target` may decide."""
+        labels, target = self._labels(nodes), target or self.target
+        return {metric: target.measure(metric, predicted, labels) for metric in target.task.metrics}
+
+    def score_classes(
+        self, predicted: NDArray[np.float32], nodes: NDArray[np.int64], target: Target | None = None
+    ) -> list[dict[str, Any]]:
+        """Return name, nodes, precision, recall and F1 of each class or label; none for values."""
+        names, target = self.class_names, target or self.target
+        scores = target.task.class_scores(target.decide(predicted), self._labels(nodes), len(names))
+        return [{"name": name, **asdict(score)} for name, score in zip(names, scores, strict=False)]
+
+    def precision_recall(self, predicted: NDArray[np.float32]) -> tuple[int, PrecisionRecall] | None:
+        """Return the rarer of two classes and its precision-recall curve on the validation nodes.
+
+        `predicted` has the outputs of all nodes. None if there are not two classes, or no validation node of the class.
+        """
+        if not self.target.task.has_classes or self.about["num_outputs"] != 2 or self.graph.labels is None:
+            return None
+        train, labels = (self._labels(part) for part in (self.split.train, self.split.val))
+        column, known = rarer(np.bincount(train[train >= 0], minlength=2)), labels >= 0
+        truth = labels[known] == column
+        return (column, precision_recall(truth, predicted[self.split.val][known, column])) if truth.any() else None
+
+    def with_threshold(self, predicted: NDArray[np.float32]) -> Target:
+        """Return the target with the threshold that the settings ask for; `predicted` has the outputs of all nodes."""
+        val = self.split.val
+        target = Target(TASKS[self.task], self.scale)
+        train, labels = (np.asarray(self.graph.labels)[nodes] for nodes in (self.split.train, val))
+        return target.with_threshold(self.config.training.threshold, train, outputs=predicted[val], labels=labels)
+
+    def _labels(self, nodes: NDArray[np.int64]) -> Array:
         if self.graph.labels is None or self.graph.task != self.task:
             raise GraphError(f"the graph has no labels to compare the predictions of this {self.task} with")
-        labels = np.asarray(self.graph.labels)[nodes]
-        task = self.target.task
-        return {metric: measure(metric, predicted, labels, task) for metric in task.metrics}
+        return np.asarray(self.graph.labels)[nodes]
 
     def explain(self, node: Any, output: Any = None) -> Explanation:
         """Explain the prediction of one node, given by id or name: attention and effect of every token.

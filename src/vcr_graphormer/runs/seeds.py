@@ -19,7 +19,7 @@ from ..errors import ConfigError, StoreError
 from ..training.processes import Processes
 from .baselines import QUICK, check_choice
 from .config import Config, load_run_config, to_toml
-from .launch import SEEDS_FILE, Watched, make_room, resume, train
+from .launch import SEEDS_FILE, Watched, check_unseen, make_room, resume, train
 from .run import RUN_FILE, Run
 
 
@@ -43,6 +43,7 @@ def train_seeds(
     if Processes.join().size > 1:
         raise ConfigError("several seeds are trained one after another in one process, not under torchrun")
     check_choice(baselines)
+    check_unseen(config)
     folder = Path(out)
     settings_file = folder / SEEDS_FILE
     if not settings_file.is_file() or force:

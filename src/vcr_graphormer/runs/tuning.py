@@ -666,11 +666,12 @@ def write_ensemble(folder: Path, runs: Sequence[Run]) -> None:
     first = runs[0]
     members = [read_npz(run.path / "predictions.npz")["probabilities"] for run in runs]
     predicted: NDArray[np.float32] = np.stack(members).mean(axis=0, dtype=np.float64).astype(np.float32)
-    first.wrap(np.arange(len(predicted)), predicted).save(folder / ENSEMBLE_PREDICTIONS, overwrite=True)
+    target = first.with_threshold(predicted)
+    first.wrap(np.arange(len(predicted)), predicted, target).save(folder / ENSEMBLE_PREDICTIONS, overwrite=True)
     scores = {}
     for part in PARTS:
         nodes = getattr(first.split, part)
-        scores[part] = without_nan(first.score(predicted[nodes], nodes))
+        scores[part] = without_nan(first.score(predicted[nodes], nodes, target))
     metric = first.metrics["metric"]
     about = {"metric": metric, "members": [os.path.relpath(run.path, folder) for run in runs]}
     write_json(folder / ENSEMBLE_FILE, {**about, **{part: scores[part][metric] for part in PARTS}, "scores": scores})

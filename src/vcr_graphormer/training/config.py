@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..base.checks import (
     AUTO,
@@ -21,6 +23,8 @@ from ..errors import ConfigError
 SCHEDULES = ("linear", "cosine")
 OPTIMIZERS = ("adamw", "adam")
 PRECISIONS = ("auto", "float32", "bfloat16")
+WEIGHTS = ("none", "balanced")
+THRESHOLDS = ("auto", "f1")
 METRICS = tuple(dict.fromkeys(metric for task in TASKS.values() for metric in sorted(task.metrics)))
 
 
@@ -54,6 +58,9 @@ class TrainConfig:
         different dropout shall be predicted alike, and with confidence. For few labels; 0 leaves it out.
     label_smoothing : float
         Fraction of each class label that is spread over all classes.
+    class_weights : str, mapping or sequence
+        How much each class counts in the loss: `none`, `balanced` (rare classes count as much as others), weights by
+        name or number of a class (the others are 1), or one weight per class. Only their ratios matter.
     gradient_clip : float
         Largest norm of the gradient of a step; 0 sets no limit.
     patience : int
@@ -61,6 +68,9 @@ class TrainConfig:
     metric : str
         Validation metric that chooses the best epoch; `auto` is the first metric of the task, or ROC-AUC for two
         unbalanced classes.
+    threshold : str or float
+        Probability from which on the rarer of two classes is predicted. `f1` is where its F1 is largest on validation
+        nodes. `auto` is `f1` for two unbalanced classes, else 0.5: the most probable class.
     average : float
         Decay of the moving average of the weights, which is then evaluated and kept; 0 keeps the weights themselves.
     precision : str
@@ -85,9 +95,15 @@ class TrainConfig:
     weight_decay: float = setting(0.01, "weight decay of the optimizer")
     consistency: float = setting(0.0, "weight of agreement between copies of unlabelled nodes under dropout; 0: off")
     label_smoothing: float = setting(AUTO, "fraction of each class label spread over all classes; auto: by task")
+    class_weights: str | Mapping[str, float] | Sequence[float] = setting(
+        "none", "weights in the loss: none, balanced, a table by class name or number ({fraud = 10.0}), or a list"
+    )
     gradient_clip: float = setting(1.0, "largest norm of the gradient of a step; 0: no limit")
     patience: int = setting(AUTO, "epochs without a better validation metric before training stops; auto: all epochs")
     metric: str = setting("auto", f"metric that chooses the best epoch: {', '.join(METRICS)}; auto: by labels")
+    threshold: str | float = setting(
+        "auto", "probability from which on the rarer of two classes is predicted, or f1; auto: by balance, f1 or 0.5"
+    )
     average: float = setting(0.99, "decay of the moving average of weights, which is evaluated and kept; 0: off")
     precision: str = setting("auto", "type of products: float32, bfloat16; auto: bfloat16 on a GPU that has it")
     compile: bool = setting(False, "compile the step on a GPU: 10 to 20 s once, then a sixth faster")
@@ -112,16 +128,42 @@ class TrainConfig:
         check_choice(self, "training", "optimizer", OPTIMIZERS)
         check_choice(self, "training", "metric", ("auto", *METRICS))
         check_choice(self, "training", "precision", PRECISIONS)
+        _check_weights(self.class_weights)
+        number = is_number(self.threshold, plain=True) and 0 < float(self.threshold) < 1
+        if not number and self.threshold not in THRESHOLDS:
+            raise ConfigError(
+                f"training.threshold is {self.threshold!r}; it must be {' or '.join(THRESHOLDS)}, or a number between "
+                f"0 and 1"
+            )
         check_seed(self.seed)
         for name in ("label_smoothing", "consistency"):
             if getattr(self, name) not in (0, AUTO) and TASKS[task].gives_values:
                 raise ConfigError(f"training.{name} is for class labels: set it to 0 for regression")
+        if self.class_weights != "none" and TASKS[task].gives_values:
+            raise ConfigError("training.class_weights is for class labels: set it to none for regression")
+        if self.threshold not in ("auto", 0.5) and not TASKS[task].has_classes:
+            raise ConfigError(f"training.threshold decides between two classes: set it to auto for {task}")
         return self
 
     def check_resolved(self) -> TrainConfig:
         """Refuse numbers that are still AUTO."""
         check_resolved(self, "training")
         return self
+
+
+def _check_weights(given: Any) -> None:
+    """Refuse weights of classes that are no numbers above 0."""
+    if isinstance(given, str) or not isinstance(given, Mapping | list | tuple):
+        if given not in WEIGHTS:
+            raise ConfigError(
+                f"training.class_weights is {given!r}; it must be {' or '.join(WEIGHTS)}, or a table such as "
+                f"{{fraud = 10.0}}, or a list with a weight per class"
+            )
+        return
+    rows = given.items() if isinstance(given, Mapping) else enumerate(given)
+    for name, weight in rows:
+        if not (is_number(weight, plain=True) and math.isfinite(weight) and weight > 0):
+            raise ConfigError(f"training.class_weights[{name!r}] is {weight!r}; it must be a number above 0")
 
 
 def learning_rate(step: int, last: int, config: TrainConfig) -> float:

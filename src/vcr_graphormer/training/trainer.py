@@ -20,7 +20,7 @@ from ..base.checks import Array
 from ..data.graph import Graph
 from ..data.metrics import is_better
 from ..data.split import Split
-from ..data.tasks import Target, choose_metric, measure
+from ..data.tasks import Target, choose_metric, name_classes
 from ..errors import ConfigError, StoreError, TrainingError
 from ..model.batches import Batch, Inputs
 from ..model.config import ModelConfig
@@ -123,6 +123,8 @@ class Trainer:
         self.average = copy.deepcopy(model) if config.average else None
         self.nodes = torch.from_numpy(train.nodes).to(inputs.home)
         self.labels, self.val_labels = self._targets(train).to(inputs.device), self._targets(val)
+        self.val_weights = None if target.weights is None else torch.from_numpy(target.weights)
+        self.weights = None if self.val_weights is None else self.val_weights.to(inputs.device)
         self.advice = memory_advice(config.batch_size, inputs.num_tokens, model.config.hidden_channels)
         own = self.processes.share(config.batch_size)
         self.own_batch_size = own.stop - own.start  # nodes of a full batch that this process computes
@@ -153,6 +155,9 @@ class Trainer:
         """Make a new model from the seed of `training`, and its trainer. Labels of test nodes are not read."""
         labels = np.asarray(graph.labels)
         train, val = (Examples(nodes, labels[nodes]) for nodes in (split.train, split.val))
+        target = Target.of(graph.task, labels, split.train)
+        names = name_classes(graph.class_names, graph.num_classes)
+        target = target.weighted(train.labels, training.class_weights, names)
         torch.manual_seed(training.seed)
         with within_memory(inputs.device, memory_advice(training.batch_size, inputs.num_tokens, model.hidden_channels)):
             return cls(
@@ -160,7 +165,7 @@ class Trainer:
                 inputs,
                 train=train,
                 val=val,
-                target=Target.of(graph.task, labels, split.train),
+                target=target,
                 config=training,
                 folder=folder,
                 processes=processes,
@@ -230,13 +235,15 @@ class Trainer:
         """Return validation metric and loss; raise if outputs are not finite, before such weights are kept."""
         if not np.isfinite(self.val_logits).all():
             self._stop("the validation outputs are no longer numbers after", self.step)
-        value = measure(self.metric, self.target.outputs(self.val_logits), self.val.labels, self.task)
+        value = self.target.measure(self.metric, self.target.outputs(self.val_logits), self.val.labels)
         if math.isnan(value):
             raise ConfigError(
                 f"training.metric {self.metric} cannot be computed on the validation part, which has one kind of label "
                 f"only: choose another metric or a larger part"
             )
-        return value, float(self.task.loss(torch.from_numpy(self.val_logits), self.val_labels))
+        # Weighted as the training loss is, so that both curves can be compared.
+        loss = self.task.loss(torch.from_numpy(self.val_logits), self.val_labels, weights=self.val_weights)
+        return value, float(loss)
 
     def _targets(self, examples: Examples) -> Tensor:
         """Return what the model's outputs are compared with."""
@@ -343,7 +350,8 @@ class Trainer:
             logits = (self.compiled if self.compiled is not None and full else worker)(part, rows).float()
             if stop <= len(labels):
                 weight = self.task.count_known(labels[start:stop]) / total
-                part_loss = weight * self.task.loss(logits, labels[start:stop], self.config.label_smoothing)
+                smoothing = self.config.label_smoothing
+                part_loss = weight * self.task.loss(logits, labels[start:stop], smoothing, self.weights)
             else:
                 weight = self.consistency * (len(part) / (COPIES * self.config.batch_size))
                 part_loss = weight * disagreement(logits.unflatten(0, (-1, COPIES)), self.target)

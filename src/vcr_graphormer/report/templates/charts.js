@@ -257,6 +257,36 @@ function reliability(bins, label) {
   };
 }
 
+// Precision by recall, over all thresholds; a mark at the chosen one, and a line at the precision of guessing.
+function precisionRecall({ recall, precision, thresholds, base }, chosen, label) {
+  return (width) => {
+    const height = 320;
+    const [left, right, top, bottom] = [50, width - 12, 28, height - 42];
+    const across = scale(0, 1, left, right);
+    const up = scale(0, 1, bottom, top);
+    const fifths = [0, 0.2, 0.4, 0.6, 0.8, 1];
+    const points = recall.map((value, place) => `${across(value).toFixed(1)} ${up(precision[place]).toFixed(1)}`);
+    const cursor = draw("path", { class: "mark blue" });
+    const svg = picture(width, height, label,
+      axes({ left, right, top, bottom, across, up, acrossName: "recall", upName: "precision",
+        acrossTicks: fifths, upTicks: fifths, acrossText: tickText, upText: tickText }),
+      isNumber(base) ? draw("path", { class: "rule muted-ink", d: `M${left} ${up(base)}H${right}`, "stroke-dasharray": "4 3" }) : null,
+      draw("path", { class: "line blue", d: `M${points.join("L")}` }), cursor,
+      chosen ? draw("path", { class: "mark vermillion", d: shapePath("diamond", across(chosen.recall), up(chosen.precision), 7) }) : null);
+    const pointed = make("p", { class: "pointed", "aria-hidden": "true" });
+    svg.addEventListener("pointermove", (event) => {
+      const pointer = event.clientX - svg.getBoundingClientRect().left;
+      const distances = recall.map((value) => Math.abs(across(value) - pointer));
+      const near = distances.indexOf(Math.min(...distances));
+      cursor.setAttribute("d", shapePath("circle", across(recall[near]), up(precision[near]), 4));
+      pointed.textContent = `threshold ${plain(thresholds[near])}: recall ${percent(recall[near])}, precision ${
+        percent(precision[near])}`;
+    });
+    svg.addEventListener("pointerleave", () => { cursor.removeAttribute("d"); pointed.textContent = ""; });
+    return [svg, pointed];
+  };
+}
+
 // One row per name, one mark per kind, on a logarithmic axis: effects of the kinds differ by powers of ten.
 function dotPlot({ rows, kinds, acrossName, label }) {
   return (width) => {

@@ -67,7 +67,8 @@ function secondsText(value) {
 }
 
 // These metrics are fractions; every other one is an error, in the unit of the target or one of its own.
-const isError = (metric) => !["accuracy", "macro_f1", "roc_auc"].includes(metric);
+const FRACTIONS = ["accuracy", "macro_f1", "roc_auc", "average_precision", "balanced_accuracy"];
+const isError = (metric) => !FRACTIONS.includes(metric);
 const scored = (metric, value, digits = 2) => (isError(metric) ? plain(value) : percent(value, digits));
 const words = (name) => String(name).replaceAll("_", " ");
 

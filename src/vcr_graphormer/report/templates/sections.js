@@ -168,6 +168,38 @@ function namesFor(data, size) {
   return Array.from({ length: size }, (_, place) => String(data.classes?.[place] ?? place));
 }
 
+// Precision, recall and F1 of each class or label; for two classes the curve of the rarer one.
+function classesSection({ class_scores: scores, precision_recall: curve, threshold, task }) {
+  if (!filledList(scores)) return null;
+  const word = task === "multilabel" ? "label" : "class";
+  const listing = (rows) => scrolling(`Each ${word}`, table([word, "test nodes", "precision", "recall", "F1"],
+    rows.map(({ name, nodes, precision, recall, f1 }) => [name, counted(nodes), percent(precision), percent(recall), percent(f1)])));
+  const weakest = [...scores].sort((a, b) => (a.f1 ?? 2) - (b.f1 ?? 2)).slice(0, 20);
+  const most = scores.length > 20;
+  const parts = [
+    make("p", {}, `Precision: the fraction of predictions of a ${word} that are right. Recall: the fraction of its nodes that ` +
+      `are predicted. F1: their harmonic mean.${most ? ` The 20 with the lowest F1 of ${scores.length}.` : ""}`),
+    listing(most ? weakest : scores),
+    most ? folded("All of them", () => listing(scores)) : null,
+  ];
+  if (!curve || !filledList(curve.recall)) return parts;
+  const { value, chosen, precision, recall, f1 } = threshold;
+  const name = curve.class;
+  const rule = `${name} is predicted where its probability is at least ${plain(value)}`;
+  const reached = isNumber(recall) ? `precision ${percent(precision)}, recall ${percent(recall)}, F1 ${percent(f1)}` : "no node reaches it";
+  parts.push(make("div", { class: "figures one square" }, figure({
+    title: `Precision and recall of ${name}, validation part`,
+    note: `${rule}${chosen ? "" : ", the more probable class"}: ${reached} on the validation part.`,
+    legend: legendOf([{ name: "all thresholds", ink: "blue" }, { name: `threshold ${plain(value)}`, ink: "vermillion",
+      shape: "diamond", line: false }, { name: "guessing", ink: "muted-ink", dash: "4 3" }]),
+    paint: precisionRecall(curve, isNumber(recall) ? { precision, recall } : null,
+      `Precision by recall of ${name} on the validation part; ${rule}: ${reached}.`),
+    numbers: () => table(["threshold", "recall", "precision"], curve.thresholds.map((at, place) =>
+      [plain(at), percent(curve.recall[place]), percent(curve.precision[place])])),
+  })));
+  return parts;
+}
+
 function confusionSection(data) {
   const counts = data.confusion;
   if (!filledList(counts)) return null;

@@ -5,6 +5,7 @@ const SECTIONS = [
   ["baselines", "Beside plain baselines", baselinesSection],
   ["curves", "Learning curves", historySection],
   ["tuning", "How the settings were found", tuningSection],
+  ["classes", "Each class", classesSection],
   ["confusion", "Confusion matrix", confusionSection],
   ["slices", "Accuracy by class, degree and homophily", sliceSection],
   ["calibration", "Calibration", calibrationSection],
