@@ -9,6 +9,7 @@ import typer
 
 from ..errors import StoreError
 from .options import ConfigFile, DataRoot, Settings, read_config
+from .output import say
 
 if TYPE_CHECKING:
     from ..data.graph import Graph
@@ -42,7 +43,7 @@ def datasets(
         graph.save(save)
         if split is not None and find_dataset(chosen.dataset) is None and load_splits(chosen.dataset, graph=graph):
             split.save(save / "split.npz", graph.num_nodes)  # the user's own split stays with the graph
-        typer.echo(f"saved to {save}; read it again with: vcr-graphormer datasets {save}")
+        say(f"saved to {save}; read it again with: vcr-graphormer datasets {save}")
 
 
 def _list_datasets(root: Path) -> None:
@@ -51,9 +52,9 @@ def _list_datasets(root: Path) -> None:
     from ..base.machine import format_bytes
     from ..data.catalogue import DATASETS, RANDOM
     from ..data.datasets import DIGITS, EMBEDDED
-    from .console import make_console
+    from .console import cell, show
 
-    table = Table(title=f"Datasets under {root}", caption="edges: as the raw files count them")
+    table = Table(title=cell(f"Datasets under {root}"), caption="edges: as the raw files count them")
     for title in ("dataset", "nodes", "edges", "features", "classes"):
         table.add_column(title, justify="left" if title == "dataset" else "right", no_wrap=True)
     table.add_column("the paper's split")
@@ -68,22 +69,20 @@ def _list_datasets(root: Path) -> None:
         elif not dataset.downloads:
             missing.append(f"{dataset.name}: put {dataset.raw} and the files beside it under {root}")
         table.add_row(dataset.name, *(f"{count:,}" for count in dataset.stored), dataset.protocol.text, status)
-    make_console().print(table)
+    show(table)
     for line in missing:
-        typer.echo(line)
-    typer.echo("your own data: vcr-graphormer datasets PATH (a folder with edges.csv, an .npz, a .graphml, …)")
+        say(line)
+    say("your own data: vcr-graphormer datasets PATH (a folder with edges.csv, an .npz, a .graphml, …)")
 
 
 def describe(graph: Graph, split: Split | None) -> None:
     """Print the summary of a graph, the sizes of its split and its fingerprint."""
-    typer.echo(str(graph.summary()))
+    say(graph.summary())
     if split is None:
-        typer.echo("  split                  none: there are no labels")
+        say("  split                  none: there are no labels")
     else:
-        typer.echo(
-            f"  split                  {len(split.train):,} train, {len(split.val):,} val, {len(split.test):,} test"
-        )
-    typer.echo(f"  fingerprint            {graph.fingerprint}")
+        say(f"  split                  {len(split.train):,} train, {len(split.val):,} val, {len(split.test):,} test")
+    say(f"  fingerprint            {graph.fingerprint}")
 
 
 def settings() -> None:
@@ -93,7 +92,7 @@ def settings() -> None:
     from rich.table import Table
 
     from ..runs.config import Config, shown
-    from .console import make_console
+    from .console import show
 
     table = Table("setting", "default", "meaning", title="settings of a run, for TOML files and --set")
     for section in fields(Config):
@@ -103,4 +102,4 @@ def settings() -> None:
             default = default.lower() if isinstance(item.default, bool) else default
             table.add_row(f"{section.name}.{item.name}", default, item.metadata["help"])
         table.add_section()
-    make_console().print(table)
+    show(table)

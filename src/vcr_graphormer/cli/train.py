@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 import typer
 
 from ..errors import ConfigError
-from .options import INTERRUPTED, Chosen, Extras, Machine, Scheduler, Threads, say_error
+from .options import INTERRUPTED, Chosen, Extras, Machine, Scheduler, Threads
+from .output import say, say_error
 
 if TYPE_CHECKING:
     from ..data.graph import Graph
@@ -39,7 +40,7 @@ def show_progress(writer: Any = None) -> Iterator[Shown]:
         def on_start(run: Run) -> None:
             show_epoch.epochs = run.config.training.epochs
             for note in run.notes:
-                typer.echo(note)
+                say(note)
 
         def on_epoch(row: dict[str, float]) -> None:
             show_epoch(row)
@@ -93,7 +94,7 @@ def train(
 
     def load() -> tuple[Graph, Split]:
         graph, split = load_labelled(chosen.data)
-        typer.echo(repr(graph))
+        say(graph)
         return graph, split
 
     processes = Processes.join()
@@ -128,8 +129,8 @@ def train(
     if processes.is_first:
         print_history(run)
         print_baselines(run)
-        typer.echo(f"the run lies in {run.path}")
-        typer.echo(f"next: vcr-graphormer predict {run.path} --out predictions.csv")
+        say(f"the run lies in {run.path}")
+        say(f"next: vcr-graphormer predict {run.path} --out predictions.csv")
 
 
 def _train_seeds(chosen: Config, seeds: int, folder: Path, machine: Machine, *, force: bool, baselines: str) -> None:
@@ -138,7 +139,7 @@ def _train_seeds(chosen: Config, seeds: int, folder: Path, machine: Machine, *, 
     from .console import print_summary
 
     def print_seed(seed: int, run: Run) -> None:
-        typer.echo(f"seed {seed}: {run.metrics['metric']} val {run.metrics['val']:.4f} test {run.metrics['test']:.4f}")
+        say(f"seed {seed}: {run.metrics['metric']} val {run.metrics['val']:.4f} test {run.metrics['test']:.4f}")
 
     try:
         with show_progress() as shown:
@@ -148,7 +149,7 @@ def _train_seeds(chosen: Config, seeds: int, folder: Path, machine: Machine, *, 
         say_error("stopped; the same command continues")
         raise typer.Exit(INTERRUPTED) from None
     print_summary(summary)
-    typer.echo(f"the runs and summary.json lie in {folder}")
+    say(f"the runs and summary.json lie in {folder}")
 
 
 def _tensorboard(folder: Path) -> Any:
@@ -187,7 +188,7 @@ def tokenize(
         # Workers before data: if one cannot be reached, the command fails before it reads a large graph.
         with nullcontext() if scheduler is None else connect(scheduler) as executor:
             graph, split = load_data(chosen.data)
-            typer.echo(repr(graph))
+            say(graph)
             if split is not None:
                 adapted = adapt(chosen, graph, split)
                 graph, chosen = adapted.graph, adapted.config
@@ -200,4 +201,4 @@ def tokenize(
         say_error(f"stopped; the same command continues from what is finished in {out}")
         raise typer.Exit(INTERRUPTED) from None
     print_stages(store.path / "stages.json")
-    typer.echo(repr(store))
+    say(store)

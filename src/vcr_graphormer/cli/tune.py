@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ConfigError
-from .options import INTERRUPTED, Device, Named, say_error
+from .options import INTERRUPTED, Device, Named
+from .output import say, say_error
 
 if TYPE_CHECKING:
     from ..runs.config import Config
@@ -64,7 +65,7 @@ def tune(
         names = [name.strip() for name in limits.recipes.split(",") if name.strip()]
     try:
         graph, split = load_labelled(chosen.data)
-        typer.echo(repr(graph))
+        say(graph)
         with TuningProgress() as progress:
             run = tune_fixed(
                 graph,
@@ -87,8 +88,8 @@ def tune(
     print_leaderboard(Tuning.open(folder))
     _print_ensemble(folder)
     print_history(run)
-    typer.echo(f"the run lies in {run.path}")
-    typer.echo(f"next: vcr-graphormer report {run.path}")
+    say(f"the run lies in {run.path}")
+    say(f"next: vcr-graphormer report {run.path}")
 
 
 def _print_ensemble(folder: Path) -> None:
@@ -98,7 +99,7 @@ def _print_ensemble(folder: Path) -> None:
 
     if (folder / ENSEMBLE_FILE).is_file():
         about = read_json(folder / ENSEMBLE_FILE)
-        typer.echo(f"mean of the predictions of the best {len(about['members'])} settings:")
+        say(f"mean of the predictions of the best {len(about['members'])} settings:")
         print_scores(about["scores"])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,15 @@ class DataConfig:
     val: float = setting(0.2, "validation nodes: a fraction, or a number (for per_class: of each class)")
     stratified: bool = setting(False, "same fractions of each class in every part of a random split")
     seed: int = setting(0, "seed of the split, or the number of a published one")
+
+
+def with_absolute_paths(config: DataConfig) -> DataConfig:
+    """Return the section as it can be read from any folder: with whole paths of own data or of published files."""
+    if find_dataset(config.dataset) is not None:
+        return replace(config, root=str(Path(config.root).absolute()))
+    # A text that is no path is a title that somebody gave to a graph of their own making.
+    own = config.dataset != EMBEDDED and Path(config.dataset).exists()
+    return replace(config, dataset=str(Path(config.dataset).absolute())) if own else config
 
 
 def load_dataset(
