@@ -308,3 +308,17 @@ def test_config_of_a_run_works_in_every_folder(tmp_path: Path) -> None:
     assert runs[0].config == runs[1].config
     assert runs[0].config.data.dataset == str(tmp_path / "own")
     np.testing.assert_array_equal(runs[0].predict().probabilities, runs[1].predict().probabilities)
+
+
+def test_what_a_notebook_shows(trained: Path) -> None:
+    opened = vcr.Run.open(trained / "one", "cpu")
+    for shown in (opened, opened.explain("id:1"), opened.graph.summary()):
+        page = shown._repr_html_()
+        assert page.startswith("<div")
+        assert "\x1b" not in page
+    assert f"{opened.metrics['test']:.4f}" in opened._repr_html_()
+    assert r"\x1b[2Jgone" in opened.explain("id:1")._repr_html_()
+    assert "150" in opened.graph.summary()._repr_html_()
+    unfinished = vcr.Run.open(trained / "three", "cpu")
+    assert "not finished" in unfinished._repr_html_()
+    assert "evil" in repr(opened.on(opened.original, opened.store))

@@ -72,6 +72,6 @@ def html_table(
     return (
         '<div style="color:inherit;overflow-x:auto">'
         f'<div style="font-weight:bold;padding:2px 10px">{html.escape(printable(title))}</div>'
-        '<table style="border-collapse:collapse;border:0;color:inherit;font-variant-numeric:tabular-nums">'
+        '<table style="border-collapse:collapse;border:0;color:inherit;font-size:inherit">'
         f"{head}<tbody>{body}</tbody></table>{below}</div>"
     )
