@@ -19,6 +19,7 @@ from tests.support.runs import CONFIG, named_graph
 from vcr_graphormer.base.files import claim
 from vcr_graphormer.errors import StoreError
 from vcr_graphormer.report.leaderboard import Leaderboard, delete
+from vcr_graphormer.runs.launch import _neighbouring_graphs
 
 NAMES = ("=1+1", "\x1b[2Jgone", "a\u202eb", "[red]x", "-5")
 
@@ -59,6 +60,15 @@ def test_runs_share_one_copy_of_their_graph(trained: Path) -> None:
         files = [trained / one / "graph" / f"{name}.npy" for one in ("one", "two", "three")]
         assert len({file.stat().st_ino for file in files}) == 1
         assert files[0].stat().st_nlink == 3
+
+
+def test_members_of_a_run_share_its_graph(folder: Path) -> None:
+    graph = hostile_graph()
+    assert _neighbouring_graphs(folder / "one" / "members" / "2") == [folder / "one" / "graph"]
+    assert _neighbouring_graphs(folder / "one")[:3] == [folder / name / "graph" for name in ("one", "three", "two")]
+    graph.save(folder / "one" / "members" / "2" / "graph", like=[folder / "nowhere", folder / "one" / "graph"])
+    assert (folder / "one" / "members" / "2" / "graph" / "names.npy").stat().st_nlink == 4
+    assert [row.path.name for row in Leaderboard.of(folder).runs if row.path.name == "2"] == []
 
 
 def test_a_run_outlives_those_it_shared_with(folder: Path) -> None:

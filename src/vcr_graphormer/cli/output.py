@@ -34,9 +34,7 @@ class Output:
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False
     log_file: Annotated[
         Path | None,
-        typer.Option(
-            "--log-file", metavar="FILE", help="Also append everything that is printed to FILE, with the time."
-        ),
+        typer.Option("--log-file", metavar="FILE", help="Append all messages to FILE, as plain lines with the time."),
     ] = None
 
     @contextmanager

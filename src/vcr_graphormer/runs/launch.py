@@ -213,13 +213,21 @@ def _prepare(
     make_room(folder, force, keep)
     write_json(folder / RUN_FILE, about)  # first, so that an interrupted folder is recognized as a run
     if graph.folder is None:
-        # Runs beside this one often have the same graph. Links keep it once, and no run depends on another.
-        graph.save(folder / "graph", like=sorted(path.parent for path in folder.parent.glob(f"*/graph/{MANIFEST}")))
+        graph.save(folder / "graph", like=_neighbouring_graphs(folder))
     split.save(folder / "split.npz")
     adapted.preparation.save(folder)
     with replace_file(folder / "config.toml") as temporary:
         config = replace(adapted.config, data=with_absolute_paths(adapted.config.data))
         temporary.write_text(to_toml(config), encoding="utf-8")
+
+
+def _neighbouring_graphs(folder: Path) -> list[Path]:
+    """Return the graphs of runs beside this one, and of the run it is a member of: often the same graph.
+
+    Links to their files keep it on disk once, and no run depends on another.
+    """
+    beside = (file.parent for file in folder.parent.glob(f"*/graph/{MANIFEST}"))
+    return [*sorted(beside), folder.parent.parent / "graph"]
 
 
 def resume(
