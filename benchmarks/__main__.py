@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vcr_graphormer.cli.options import say_error
+from vcr_graphormer.cli.output import say_error
 from vcr_graphormer.errors import VCRError, unknown_name
 
 FOLDER = Path(__file__).parent

@@ -48,7 +48,7 @@ _NAMES = {
     "runs.adapt": ("Adapted", "adapt"),
     "runs.config": ("Config", "load_config"),
     "runs.launch": ("resume", "train"),
-    "runs.predictions": ("Predictions",),
+    "runs.predictions": ("Embeddings", "Predictions"),
     "runs.run": ("Run",),
     "runs.seeds": ("train_seeds",),
     "runs.tuning": ("Tuning", "TuningState", "TuningTrial", "tune"),
@@ -92,7 +92,7 @@ if TYPE_CHECKING:  # type checkers do not see names that are imported on first u
     from .runs.adapt import Adapted, adapt
     from .runs.config import Config, load_config
     from .runs.launch import resume, train
-    from .runs.predictions import Predictions
+    from .runs.predictions import Embeddings, Predictions
     from .runs.run import Run
     from .runs.seeds import train_seeds
     from .runs.tuning import Tuning, TuningState, TuningTrial, tune
@@ -118,6 +118,7 @@ __all__ = [
     "DaskError",
     "DataConfig",
     "EdgeTable",
+    "Embeddings",
     "Explanation",
     "FeatureRanker",
     "Graph",

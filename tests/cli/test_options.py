@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from vcr_graphormer import ConfigError, StoreError
-from vcr_graphormer.cli.options import read_config, read_nodes, say_error
+from vcr_graphormer.cli.options import read_config, read_nodes
+from vcr_graphormer.cli.output import say_error
 
 
 def test_nodes(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_train_evaluate_predict_embed(tmp_path: Path) -> None:
     csv = tmp_path / "all.csv"
     assert "1,797 predictions written" in run("predict", out, "--out", str(csv))
     lines = csv.read_text().splitlines()
-    assert lines[0].startswith("node,prediction,probability_0")
+    assert lines[0].startswith("node,part,label,prediction,probability_0")
     assert len(lines) == 1798
     assert "exists" in run("predict", out, "--out", str(csv), code=1)
     assert "there is no node 1797" in run("predict", out, "--nodes", "1797", code=1)
@@ -54,7 +54,9 @@ def test_train_evaluate_predict_embed(tmp_path: Path) -> None:
         "embed", out, "--out", str(tmp_path / "vectors.npy"), "--nodes", f"@{tmp_path / 'nodes.txt'}"
     )
     assert np.load(tmp_path / "vectors.npy").shape == (2, 32)
-    assert "must end in .npy" in run("embed", out, "--out", str(tmp_path / "vectors.txt"), code=1)
+    assert "must end in .csv, .parquet, .npz or .npy" in run(
+        "embed", out, "--out", str(tmp_path / "vectors.txt"), code=1
+    )
     model = tmp_path / "model.pt2"
     assert run("export", out, "--format", "torch", "--out", str(model)) == (
         f"model written to {model}; its inputs and outputs are described in {model}.json\n"

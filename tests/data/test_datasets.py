@@ -15,7 +15,7 @@ from tests.support.command import run
 from vcr_graphormer import ConfigError, StoreError, load_dataset, load_splits, paper_split
 from vcr_graphormer.data import catalogue
 from vcr_graphormer.data.catalogue import DATASETS, Counts, find_dataset
-from vcr_graphormer.data.datasets import DataConfig, load_data
+from vcr_graphormer.data.datasets import DataConfig, load_data, with_absolute_paths
 
 # Nodes, edges as PyG stores them, features, classes: the table of the data's own README.
 REAL = {
@@ -309,3 +309,14 @@ def test_split_files_beside_several_labels_per_node(tmp_path: Path) -> None:
     assert graph.names is not None
     assert graph.names[split.val].tolist() == ["6", "5"]
     assert "4 train, 2 val, 2 test" in run("datasets", str(tmp_path), "--set", "data.task=multilabel")
+
+
+def test_paths_that_hold_in_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own").mkdir()
+    own, published, embedded = (DataConfig(dataset=name, root="raw") for name in ("own", "PubMed", "digits"))
+    assert with_absolute_paths(own) == DataConfig(dataset=str(tmp_path / "own"), root="raw")
+    assert with_absolute_paths(published) == DataConfig(dataset="PubMed", root=str(tmp_path / "raw"))
+    assert with_absolute_paths(embedded) == embedded
+    title = DataConfig(dataset="my graph")  # of a graph that was made in Python
+    assert with_absolute_paths(title) == title

@@ -6,7 +6,8 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -51,11 +52,24 @@ def differences(first: Mapping[str, str], second: Mapping[str, str]) -> list[str
 
 
 def write_folder(
-    path: str | Path, kind: str, version: int, arrays: Mapping[str, Array], meta: Mapping[str, Any], overwrite: bool
+    path: str | Path,
+    kind: str,
+    version: int,
+    arrays: Mapping[str, Array],
+    meta: Mapping[str, Any],
+    overwrite: bool,
+    *,
+    like: Iterable[Path] = (),
 ) -> Path:
     """Write `arrays` and a manifest to a temporary folder beside `path`, then rename it to `path`.
 
     After a crash there is either no folder of that name or the complete one.
+
+    Parameters
+    ----------
+    like
+        Folders that may hold some of the same arrays. Their files become hard links where the disk can, so that the
+        content is stored once; deleting one of the folders leaves the other whole.
     """
     target = Path(path)
     if target.exists() and not overwrite:
@@ -67,9 +81,12 @@ def write_folder(
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
         temporary.chmod(0o755)
+        checksums = {name: digest(array) for name, array in arrays.items()}
+        stored = _find_arrays(like, checksums)
         for name, array in arrays.items():
-            write_array(temporary / f"{name}.npy", array)
-        write_manifest(temporary, kind, version, arrays, meta)
+            if not (name in stored and _link(stored[name], temporary / f"{name}.npy")):
+                write_array(temporary / f"{name}.npy", array)
+        write_manifest(temporary, kind, version, arrays, meta, checksums)
         if target.exists():
             previous = temporary.with_suffix(".old")
             target.rename(previous)
@@ -87,6 +104,29 @@ def write_folder(
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
     return target
+
+
+def _find_arrays(folders: Iterable[Path], checksums: Mapping[str, str]) -> dict[str, Path]:
+    """Return files in saved folders that hold these arrays; each is read, so that no damage is passed on."""
+    stored: dict[str, Path] = {}
+    for folder in folders:
+        with suppress(StoreError, OSError):
+            for name, entry in read_manifest(folder)["arrays"].items():
+                file, wanted = folder / f"{name}.npy", name not in stored and entry["checksum"] == checksums.get(name)
+                if wanted and digest(open_array(file, entry)) == checksums[name]:
+                    stored[name] = file
+        if stored.keys() == checksums.keys():
+            break
+    return stored
+
+
+def _link(file: Path, target: Path) -> bool:
+    """Make a hard link; return False where that is not possible: on another disk, or on one without such links."""
+    try:
+        target.hardlink_to(file)
+    except (OSError, NotImplementedError):
+        return False
+    return True
 
 
 def write_manifest(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import sys
@@ -10,15 +11,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from ..base.machine import format_bytes
+from ..base.progress import Bars, describe_epoch
+from ..base.text import printable
+from .output import has_log, is_quiet, log, say_progress
 
 if TYPE_CHECKING:
     from ..explain.explanation import Explanation
+    from ..report.leaderboard import Leaderboard
     from ..runs.predictions import Predictions
     from ..runs.run import Run
     from ..runs.tuning import Tuning, TuningState
@@ -31,52 +35,45 @@ LISTED_SCORES = 20  # classes with the lowest F1 in a table of scores
 LISTED_TRIALS = 20  # best trials of a search
 
 
-def make_console(log_width: int = LOG_WIDTH) -> Console:
-    """Return a console as wide as the terminal, or of `log_width` columns if there is none."""
-    return Console(width=None if sys.stdout.isatty() else log_width)
+def show(content: RenderableType, log_width: int = LOG_WIDTH) -> None:
+    """Print a table or a text as wide as the terminal, or of `log_width` columns if there is none; log it too."""
+    if has_log():
+        text = io.StringIO()
+        Console(file=text, width=log_width, color_system=None).print(content, highlight=False)
+        log(text.getvalue().rstrip("\n"))
+    if not is_quiet():
+        width = None if sys.stdout.isatty() else log_width
+        Console(width=width).print(content, highlight=not isinstance(content, str))
+
+
+def cell(text: object) -> str:
+    """Return a text from data, such as a name, as a table shows it: neither markup nor control characters work."""
+    return escape(printable(text))
 
 
 class StageProgress:
     """A `progress(stage, done, total)` callback: one bar per stage on a terminal, one line per stage in a log."""
 
     def __init__(self) -> None:
-        self.on_terminal = sys.stderr.isatty()
-        self.tasks: dict[str, TaskID] = {}
-        columns = (TextColumn("{task.description:<22}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self.bars = Progress(*columns, console=Console(stderr=True), disable=not self.on_terminal)
+        self.bars = Bars() if sys.stderr.isatty() and not is_quiet() else None
 
     def __enter__(self) -> StageProgress:
-        self.bars.start()
+        if self.bars is not None:
+            self.bars.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.bars.stop()
+        if self.bars is not None:
+            self.bars.__exit__(kind, error, trace)
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         """Show that `done` of `total` parts of a stage are finished."""
-        if stage not in self.tasks:
-            self.tasks[stage] = self.bars.add_task(stage, total=total)
-        self.bars.update(self.tasks[stage], completed=done)
-        if done == total and not self.on_terminal:
-            sys.stderr.write(f"{stage}: done\n")
-            sys.stderr.flush()
-
-
-def print_stages(file: Path) -> None:
-    """Print time, edges touched and peak memory of each stage."""
-    if not file.is_file():
-        return
-    caption = "edges touched: how many edges the stage read, repeats included"
-    table = Table(title="time and memory of each stage", caption=caption)
-    table.add_column("stage")
-    for title in ("seconds", "edges touched", "peak memory"):
-        table.add_column(title, justify="right")
-    for stage, row in json.loads(file.read_text()).items():
-        visits = f"{int(row['visits']):,}" if row["visits"] else ""
-        table.add_row(stage, f"{row['seconds']:.2f}", visits, format_bytes(row["peak_bytes"]))
-    Console().print(table)
+        if self.bars is not None:
+            self.bars(stage, done, total)
+        if done == total:
+            say_progress(f"{stage}: done")
 
 
 class EpochProgress:
@@ -89,19 +86,14 @@ class EpochProgress:
 
     def __init__(self, stages: StageProgress) -> None:
         self.stages = stages
-        self.task: TaskID | None = None
 
     def __call__(self, row: dict[str, float]) -> None:
         """Show a finished epoch."""
         epoch = int(row["epoch"])
-        text = f"loss {row['loss']:.4f}  val {row['val']:.4f} (best at {int(row['best_epoch'])})"
-        if self.stages.on_terminal:
-            if self.task is None or epoch == 1:
-                self.task = self.stages.bars.add_task("training", total=self.epochs)
-            self.stages.bars.update(self.task, completed=epoch, description=f"training  {text}")
-        elif epoch == 1 or epoch % max(1, self.epochs // LINES_IN_A_LOG) == 0:
-            sys.stderr.write(f"epoch {epoch}: {text}\n")
-            sys.stderr.flush()
+        if self.stages.bars is not None:
+            self.stages.bars.show_epoch(row, self.epochs)
+        if epoch == 1 or epoch % max(1, self.epochs // LINES_IN_A_LOG) == 0:
+            say_progress(f"epoch {epoch}: {describe_epoch(row)}")
 
 
 class TuningProgress:
@@ -109,7 +101,6 @@ class TuningProgress:
 
     def __init__(self) -> None:
         self.stages = StageProgress()
-        self.task: TaskID | None = None
         self.reported: int | None = None
 
     def __enter__(self) -> TuningProgress:
@@ -124,15 +115,8 @@ class TuningProgress:
     def __call__(self, state: TuningState) -> None:
         """Show an epoch or a finished trial."""
         tuning, entries = state.tuning, state.tuning.entries
-        best = tuning.best(1)
-        if self.stages.on_terminal:
-            if self.task is None:
-                self.task = self.stages.bars.add_task("", total=None)
-            text = f"best {best[0].score:.4f} ({best[0].recipe})  " if best else ""
-            left = f"{max(0.0, state.seconds_left) / 60:.1f} min left" if state.seconds_left else ""
-            description = f"{state.doing}  {text}{left}"
-            self.stages.bars.update(self.task, completed=state.epoch, total=state.epochs, description=description)
-            return
+        if self.stages.bars is not None:
+            self.stages.bars.show("search", state.epoch, state.epochs, text=str(state))
         lines = []
         if self.reported is None:
             self.reported = len(entries)
@@ -144,8 +128,23 @@ class TuningProgress:
                 f"trial {entry.number}: {entry.recipe}, {entry.epochs} epochs: {score} in {entry.seconds:.1f} s"
             )
         self.reported = len(entries)
-        sys.stderr.write("".join(f"{line}\n" for line in lines))
-        sys.stderr.flush()
+        for line in lines:
+            say_progress(line)
+
+
+def print_stages(file: Path) -> None:
+    """Print time, edges touched and peak memory of each stage."""
+    if not file.is_file():
+        return
+    caption = "edges touched: how many edges the stage read, repeats included"
+    table = Table(title="time and memory of each stage", caption=caption)
+    table.add_column("stage")
+    for title in ("seconds", "edges touched", "peak memory"):
+        table.add_column(title, justify="right")
+    for stage, row in json.loads(file.read_text()).items():
+        visits = f"{int(row['visits']):,}" if row["visits"] else ""
+        table.add_row(stage, f"{row['seconds']:.2f}", visits, format_bytes(row["peak_bytes"]))
+    show(table)
 
 
 def print_leaderboard(tuning: Tuning, rows: int = LISTED_TRIALS) -> None:
@@ -158,32 +157,34 @@ def print_leaderboard(tuning: Tuning, rows: int = LISTED_TRIALS) -> None:
         changes = ", ".join(f"{name}={value}" for name, value in tuning.changes(entry).items())
         score = _number(entry.score)
         table.add_row(
-            str(rank), entry.recipe, score, str(entry.epochs), f"{entry.seconds:.1f}", escape(entry.error or changes)
+            str(rank), entry.recipe, score, str(entry.epochs), f"{entry.seconds:.1f}", cell(entry.error or changes)
         )
-    make_console().print(table)
+    show(table)
     for name, reason in tuning.skipped.items():
-        make_console().print(escape(f"{name} is skipped: {reason}"), highlight=False)
+        show(cell(f"{name} is skipped: {reason}"))
 
 
 def print_history(run: Run) -> None:
     """Print the metrics of a run, its size and its times."""
     metrics = run.metrics
     table = Table(
-        title=f"{metrics['dataset']}: {metrics['metric']}, best epoch {metrics['best_epoch']} of {metrics['epochs']}"
+        title=cell(
+            f"{metrics['dataset']}: {metrics['metric']}, best epoch {metrics['best_epoch']} of {metrics['epochs']}"
+        )
     )
     for title in ("", "train", "val", "test"):
         table.add_column(title, justify="right" if title else "left")
     for name in metrics["scores"]["test"]:
         table.add_row(name, *(_number(metrics["scores"][part][name]) for part in ("train", "val", "test")))
-    Console().print(table)
+    show(table)
     print_classes(metrics.get("classes", {}).get("test", ()))
     print_threshold(run)
     times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in metrics["timings"].items())
     text = f"{metrics['parameters']:,} parameters on {metrics['device']}; {times}"
-    make_console().print(text, highlight=False)
+    show(text)
     if run.gate is not None and run.store.layout.num_neighbours:
         text = f"the gate for the whole list is open by {abs(run.gate):.2f} of 1 (0.50 at the start)"
-        make_console().print(text, highlight=False)
+        show(text)
 
 
 def print_classes(rows: Sequence[Mapping[str, Any]], part: str = "test") -> None:
@@ -200,8 +201,8 @@ def print_classes(rows: Sequence[Mapping[str, Any]], part: str = "test") -> None
         table.add_column(name, justify="left" if name == "class" else "right")
     for row in shown:
         scores = (_number(row[name]) for name in ("precision", "recall", "f1"))
-        table.add_row(escape(row["name"]), f"{row['nodes']:,}", *scores)
-    Console().print(table)
+        table.add_row(cell(row["name"]), f"{row['nodes']:,}", *scores)
+    show(table)
 
 
 def print_threshold(run: Run) -> None:
@@ -211,7 +212,7 @@ def print_threshold(run: Run) -> None:
     name, value = run.class_names[run.threshold.column], run.threshold.value
     chosen = " (largest F1 on the validation nodes)" if run.config.training.threshold == "f1" else ""
     text = f"{name} is predicted from a probability of {value:.4g} on{chosen}"
-    make_console().print(escape(text), highlight=False)
+    show(cell(text))
 
 
 def print_baselines(run: Run) -> None:
@@ -229,14 +230,13 @@ def print_baselines(run: Run) -> None:
     for row in rows:
         if "val" in row:
             table.add_row(row["name"], _number(row["val"]), _number(row["test"]), f"{row['seconds']:.1f}")
-    console = make_console()
-    console.print(table)
+    show(table)
     for row in rows:
         if "note" in row:
-            console.print(escape(f"{row['name']}: {row['note']}"), highlight=False)
+            show(cell(f"{row['name']}: {row['note']}"))
     sentence = comparison(metrics["metric"], metrics["val"], rows)
     if sentence is not None:
-        console.print(escape(sentence), highlight=False)
+        show(cell(sentence))
 
 
 def _number(value: float | None) -> str:
@@ -248,12 +248,12 @@ def print_scores(scores: Mapping[str, Mapping[str, float | None]]) -> None:
     table = Table("metric", *scores)
     for name in next(iter(scores.values())):
         table.add_row(name, *(_number(scores[part][name]) for part in scores))
-    Console().print(table)
+    show(table)
 
 
 def print_summary(summary: dict[str, Any]) -> None:
     """Print mean and standard deviation over seeds."""
-    table = Table("part", "mean", "deviation", "seeds", title=escape(f"{summary['dataset']}: {summary['metric']}"))
+    table = Table("part", "mean", "deviation", "seeds", title=cell(f"{summary['dataset']}: {summary['metric']}"))
     for part in ("train", "val", "test"):
         row = summary[part]
         table.add_row(part, f"{row['mean']:.4f}", f"{row['std']:.4f}", str(len(row["values"])))
@@ -262,77 +262,29 @@ def print_summary(summary: dict[str, Any]) -> None:
             row = baseline[part]
             name = f"{part} of {baseline['name']}"
             table.add_row(name, f"{row['mean']:.4f}", f"{row['std']:.4f}", str(len(row["values"])))
-    Console().print(table)
+    show(table)
 
 
 def print_explanation(explanation: Explanation) -> None:
     """Print the prediction of a node, and one row per token."""
-    from ..data.tasks import TASKS
+    from ..explain.explanation import CAPTION, COLUMNS
 
-    name = f" ({explanation.name})" if explanation.name is not None else ""
-    value = explanation.outputs[explanation.explained]
-    prediction = f"{explanation.explained} with probability {value:.4f}"
-    if TASKS[explanation.task].gives_values:
-        prediction = f"value {value:.5g}"
-    label = "unknown" if explanation.label is None else explanation.label
-    title = escape(f"node {explanation.node}{name}: {prediction}; its label: {label}")
-    caption = (
-        "attention, readout: weight of the token in the encoder and in the final vector. "
-        "effect: by how much hiding the token lowers the number above. score: by the first of the kinds named."
-    )
-    table = Table(title=title, caption=caption)
-    for column in ("token", "node", "score", "hops away", "training label", "attention", "readout", "effect"):
+    table = Table(title=cell(explanation.title()), caption=CAPTION)
+    for column in COLUMNS:
         table.add_column(column, justify="left" if column in ("token", "training label") else "right")
-    for token in explanation.tokens:
-        node = "" if token.node is None else str(token.node)
-        if token.name is not None:
-            node = f"{token.node} {escape(token.name)}"
-        table.add_row(
-            f"hop {token.hop}" if token.hop is not None else " + ".join(token.kinds),
-            node,
-            f"{token.score:.4f}",
-            "" if token.distance is None else str(token.distance),
-            escape(token.label or ""),
-            "none" if token.attention is None else f"{token.attention:.4f}",
-            f"{token.readout:.4f}",
-            f"{token.effect:+.4f}",
-        )
-    console = make_console(EXPLANATION_WIDTH)
-    console.print(table)
-    console.print(escape(_without_neighbours(explanation)), highlight=False)
+    for row in explanation.rows():
+        table.add_row(*map(cell, row))
+    show(table, EXPLANATION_WIDTH)
+    show(cell(explanation.without_neighbours_in_words()), EXPLANATION_WIDTH)
     for kind, effect in explanation.kind_effects.items():
         name = {"hop": "all hops", "neighbours": "all neighbours"}.get(kind, f"all neighbours in {kind} places")
-        console.print(f"  effect of {name} together: {effect:+.4f}", highlight=False)
-
-
-def _without_neighbours(explanation: Explanation) -> str:
-    """Say what the prediction of a node would be without its neighbours."""
-    from ..data.tasks import TASKS
-
-    outputs, without, explained = explanation.outputs, explanation.without_neighbours, explanation.explained
-    if not without:
-        return "Its list has no neighbours."
-    before, after = outputs[explained], without[explained]
-    if TASKS[explanation.task].gives_values:
-        return f"Without its neighbours the model would say {after:.5g} instead of {before:.5g}."
-    predicted = explanation.predicted or max(outputs, key=outputs.__getitem__)
-    instead = explanation.predicted_without or max(without, key=without.__getitem__)
-    if explained != predicted or not TASKS[explanation.task].has_classes:
-        return f"Without its neighbours the probability of {explained} would be {after:.3f} instead of {before:.3f}."
-    if instead == predicted:
-        return (
-            f"Without its neighbours the model would still say {predicted}, with {after:.3f} instead of {before:.3f}."
-        )
-    return (
-        f"Without its neighbours the model would say {instead} ({without[instead]:.3f}) "
-        f"instead of {predicted} ({before:.3f})."
-    )
+        show(f"  effect of {name} together: {effect:+.4f}", EXPLANATION_WIDTH)
 
 
 def print_neighbours(row: dict[str, Any]) -> None:
     """Print what the neighbours add to a run: `report.numbers.neighbours` in words."""
     if row["median_effect"] is None:
-        make_console().print("The lists have no neighbours.")
+        show("The lists have no neighbours.")
         return
     sentences = [] if row["gate"] is None else [f"The gate is open by {abs(row['gate']):.2f} of 1 (0.50 at the start)."]
     sentences.append(f"Half of all single neighbours have an effect below {row['median_effect']:.2g}, up or down.")
@@ -345,14 +297,14 @@ def print_neighbours(row: dict[str, Any]) -> None:
                 f"{row['became_right']:,} become right, {row['stayed_wrong']:,} stay wrong"
             )
         sentences[-1] += " (on test nodes)."
-    make_console().print(" ".join(sentences), highlight=False)
+    show(" ".join(sentences))
 
 
 def print_rewiring(transfers: dict[str, dict[str, Any]]) -> None:
     """Print how super nodes change the PageRank of an explained node."""
 
     def names(rows: list[dict[str, Any]], sign: str) -> str:
-        return ", ".join(f"{row['name'] or row['node']} ({sign}{row['amount']:.4f})" for row in rows) or "none"
+        return ", ".join(f"{cell(row['name'] or row['node'])} ({sign}{row['amount']:.4f})" for row in rows) or "none"
 
     for kind, row in transfers.items():
         text = (
@@ -361,7 +313,7 @@ def print_rewiring(transfers: dict[str, dict[str, Any]]) -> None:
             f"  nodes that lose, or are faded: {names(row['faded'], '-')}\n"
             f"  scores of its {kind} tokens differ from exact PageRank by at most {row['largest_error']:.1e}"
         )
-        make_console(EXPLANATION_WIDTH).print(escape(text), highlight=False)
+        show(text, EXPLANATION_WIDTH)
 
 
 def print_kinds(summary: dict[str, Any]) -> None:
@@ -371,13 +323,13 @@ def print_kinds(summary: dict[str, Any]) -> None:
     for row in summary["kinds"]:
         attention = "none" if row["attention"] is None else f"{row['attention']:.3f}"
         table.add_row(row["kind"], f"{row['tokens']:.1f}", attention, f"{row['effect']:.4f}")
-    Console().print(table)
+    show(table)
     kinds = [row["kind"] for row in summary["kinds"]]
     for by, rows in summary["effects"].items():
         table = Table(by, "nodes", *kinds, title=f"mean absolute effect of one token (fraction of attention), by {by}")
         for row in rows:
-            table.add_row(escape(row["name"]), f"{row['count']:,}", *(_effect(row, kind) for kind in kinds))
-        make_console().print(table)
+            table.add_row(cell(row["name"]), f"{row['count']:,}", *(_effect(row, kind) for kind in kinds))
+        show(table)
     print_neighbours(summary["neighbours"])
 
 
@@ -394,9 +346,9 @@ def print_predictions(predictions: Predictions, rows: int = 20) -> None:
     task = TASKS[predictions.task]
     table = Table("node", "prediction", "probabilities" if not task.gives_values else "")
     names = predictions.class_names or tuple(str(number) for number in range(predictions.probabilities.shape[1]))
-    classes = [escape(name) for name in names]
+    classes = [cell(name) for name in names]
     for row in range(min(rows, len(predictions))):
-        node = escape(str(predictions.nodes[row] if predictions.names is None else predictions.names[row]))
+        node = cell(predictions.nodes[row] if predictions.names is None else predictions.names[row])
         outputs, label = predictions.probabilities[row], predictions.labels[row]
         if task.gives_values:
             table.add_row(node, ", ".join(f"{value:.5g}" for value in outputs))
@@ -405,6 +357,27 @@ def print_predictions(predictions: Predictions, rows: int = 20) -> None:
         columns = [int(label)] if task.has_classes else label.nonzero()[0]
         predicted = ", ".join(classes[column] for column in columns) or "none"
         table.add_row(node, predicted, ", ".join(f"{classes[column]} {outputs[column]:.3f}" for column in best))
-    Console().print(table)
+    show(table)
     if len(predictions) > rows:
-        Console().print(f"… and {len(predictions) - rows:,} more: write them all with --out FILE.csv or FILE.npz")
+        show(f"… and {len(predictions) - rows:,} more: write them all with --out FILE.csv or FILE.parquet")
+
+
+def print_runs(board: Leaderboard) -> None:
+    """Print the runs of a folder, and the settings in which they differ."""
+    if not board.runs:
+        show(cell(f"there are no runs in {board.folder}"))
+        return
+    total = format_bytes(board.disk_bytes)
+    caption = f"{total} on disk; a graph that runs share counts in the size of each, but lies on the disk once"
+    table = Table(title=cell(f"runs in {board.folder}"), caption=caption)
+    for title in ("run", "dataset", "metric", "val", "test", "seconds", "size", "settings that differ"):
+        table.add_column(title, justify="right" if title in ("val", "test", "seconds", "size") else "left")
+    differences = board.differences()
+    for run in board.runs:
+        settings = ", ".join(f"{name}={value}" for name, value in differences.get(run.path, {}).items())
+        scores = [_number(run.val), _number(run.test)] if run.state == "finished" else [run.state, ""]
+        seconds = "" if run.seconds is None else f"{run.seconds:.1f}"
+        text = ". ".join(filter(None, (run.problem, settings)))
+        names = (board.name(run), run.dataset or "", run.metric or "")
+        table.add_row(*map(cell, names), *scores, seconds, format_bytes(run.size), cell(text))
+    show(table)

@@ -9,6 +9,7 @@ import typer
 
 from ..errors import StoreError
 from .options import ConfigFile, DataRoot, Settings, read_config, show_reading
+from .output import say
 
 if TYPE_CHECKING:
     from ..data.datasets import DataConfig
@@ -50,7 +51,7 @@ def datasets(
         graph.save(save)
         if split is not None and find_dataset(chosen.dataset) is None and load_splits(chosen.dataset, graph=graph):
             split.save(save / "split.npz", graph.num_nodes)  # the user's own split stays with the graph
-        typer.echo(f"saved to {save}; read it again with: vcr-graphormer datasets {save}")
+        say(f"saved to {save}; read it again with: vcr-graphormer datasets {save}")
 
 
 def _list_datasets(root: Path) -> None:
@@ -59,9 +60,9 @@ def _list_datasets(root: Path) -> None:
     from ..base.machine import format_bytes
     from ..data.catalogue import DATASETS, RANDOM
     from ..data.datasets import DIGITS, EMBEDDED
-    from .console import make_console
+    from .console import cell, show
 
-    table = Table(title=f"Datasets under {root}", caption="edges: as the raw files count them")
+    table = Table(title=cell(f"Datasets under {root}"), caption="edges: as the raw files count them")
     for title in ("dataset", "nodes", "edges", "features", "classes"):
         table.add_column(title, justify="left" if title == "dataset" else "right", no_wrap=True)
     table.add_column("the paper's split")
@@ -76,39 +77,36 @@ def _list_datasets(root: Path) -> None:
         elif not dataset.downloads:
             missing.append(f"{dataset.name}: put {dataset.raw} and the files beside it under {root}")
         table.add_row(dataset.name, *(f"{count:,}" for count in dataset.stored), dataset.protocol.text, status)
-    make_console().print(table)
+    show(table)
     for line in missing:
-        typer.echo(line)
-    typer.echo("your own data: vcr-graphormer datasets PATH (a folder with edges.csv, an .npz, a .graphml, …)")
+        say(line)
+    say("your own data: vcr-graphormer datasets PATH (a folder with edges.csv, an .npz, a .graphml, …)")
 
 
 def describe(graph: Graph, split: Split | None) -> None:
     """Print the summary of a graph, the sizes of its split and its fingerprint."""
     from ..data.summary import count_classes
 
-    typer.echo(str(graph.summary()))
+    say(graph.summary())
     if split is None:
-        typer.echo("  split                  none: there are no labels")
+        say("  split                  none: there are no labels")
     else:
-        typer.echo(
-            f"  split                  {len(split.train):,} train, {len(split.val):,} val, {len(split.test):,} test"
-        )
-    typer.echo(f"  fingerprint            {graph.fingerprint}")
+        say(f"  split                  {len(split.train):,} train, {len(split.val):,} val, {len(split.test):,} test")
+    say(f"  fingerprint            {graph.fingerprint}")
     counts = count_classes(graph)
     if counts:
         listed = sorted(counts.items(), key=lambda item: -item[1])[:LISTED_CLASSES]
         more = f" and {len(counts) - len(listed)} more" if len(counts) > len(listed) else ""
-        typer.echo(f"  nodes of each class    {', '.join(f'{name} {count:,}' for name, count in listed)}{more}")
+        say(f"  nodes of each class    {', '.join(f'{name} {count:,}' for name, count in listed)}{more}")
 
 
 def _describe_features(graph: Graph, split: Split | None, config: DataConfig) -> None:
     """Print what each feature holds and what training will do to it."""
-    from rich.markup import escape
     from rich.table import Table
 
     from ..data.preparation import Preparation
     from ..data.summary import summarize_features
-    from .console import make_console
+    from .console import cell, show
 
     features = summarize_features(graph)
     preparation = None if split is None else Preparation.learn(graph, split.train, config)
@@ -120,17 +118,17 @@ def _describe_features(graph: Graph, split: Split | None, config: DataConfig) ->
         text += f", {lacking:,} with missing values" if lacking else ""
         if preparation is not None:
             text += "; " + ("they are standardized" if preparation.standardizes else "they are not scaled")
-        typer.echo(text)
+        say(text)
     elif features:
         table = Table("feature", "type", "range", "missing", "in training")
         for column, feature in enumerate(features):
             span = "no values" if feature.missing == graph.num_nodes else f"{feature.low:g} to {feature.high:g}"
             done = "" if preparation is None else _preparation_text(preparation, column, feature)
             missing = f"{feature.missing:,}" if feature.missing else ""
-            table.add_row(escape(feature.name), feature.type, span, missing, done)
-        make_console().print(table)
+            table.add_row(cell(feature.name), feature.type, span, missing, done)
+        show(table)
     if graph.schema is not None and graph.schema.ignored:
-        typer.echo(f"  columns not used       {', '.join(repr(name) for name in graph.schema.ignored)}")
+        say(f"  columns not used       {', '.join(repr(name) for name in graph.schema.ignored)}")
 
 
 def _preparation_text(preparation: Preparation, column: int, feature: FeatureSummary) -> str:
@@ -154,7 +152,7 @@ def settings() -> None:
     from rich.table import Table
 
     from ..runs.config import Config, shown
-    from .console import make_console
+    from .console import show
 
     table = Table("setting", "default", "meaning", title="settings of a run, for TOML files and --set")
     for section in fields(Config):
@@ -164,4 +162,4 @@ def settings() -> None:
             default = default.lower() if isinstance(item.default, bool) else default
             table.add_row(f"{section.name}.{item.name}", default, item.metadata["help"])
         table.add_section()
-    make_console().print(table)
+    show(table)

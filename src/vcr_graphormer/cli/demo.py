@@ -9,6 +9,7 @@ import typer
 
 from .data import describe
 from .options import read_config
+from .output import say
 from .train import show_progress
 
 SHOWN = 5  # tokens and wrong images that are printed
@@ -25,12 +26,12 @@ def demo(
     from ..runs.launch import train as train_run
     from .console import StageProgress, print_baselines, print_history, print_stages
 
-    typer.echo("1. load scikit-learn's handwritten digits as a graph of nearest neighbours, and split it")
+    say("1. load scikit-learn's handwritten digits as a graph of nearest neighbours, and split it")
     config = read_config(None, None)
     graph, split = load_data(config.data)
     assert split is not None  # digits have labels
     describe(graph, split)
-    typer.echo(
+    say(
         "2. turn every image into a list of 20 tokens: itself, 3 hops, 8 neighbours by structure, 8 by content.\n"
         "   Train a transformer on the lists of the training images"
     )
@@ -51,19 +52,19 @@ def demo(
     digits = np.asarray(graph.labels)
     for kind in ("structure", "content"):
         tokens = ", ".join(f"{i} (a {digits[i]})" for i in run.store.ids(kind)[0][:SHOWN])
-        typer.echo(f"   image 0 (a {digits[0]}), {kind} tokens: {tokens}, …")
-    typer.echo("3. test the model on images that it was not trained on")
+        say(f"   image 0 (a {digits[0]}), {kind} tokens: {tokens}, …")
+    say("3. test the model on images that it was not trained on")
     print_history(run)
     print_baselines(run)
     wrong = split.test[run.predict(split.test).labels != digits[split.test]]
     first = ", ".join(map(str, wrong[:SHOWN]))
-    typer.echo(f"   {len(wrong)} of {len(split.test)} test images wrong, the first: {first}")
-    typer.echo("4. write the report, a page for the browser")
+    say(f"   {len(wrong)} of {len(split.test)} test images wrong, the first: {first}")
+    say("4. write the report, a page for the browser")
     with StageProgress() as progress:
         page = write_report(run, progress=progress)
-    typer.echo(f"test accuracy {run.metrics['test']:.4f}; the run lies in {run.path}, its report in {page}")
-    typer.echo(f"next: vcr-graphormer evaluate {run.path}")
-    typer.echo(f"      vcr-graphormer predict {run.path} --nodes 0,1,2")
-    typer.echo(f"      vcr-graphormer explain {run.path} --node 0")
-    typer.echo("      vcr-graphormer datasets                  which other datasets there are")
-    typer.echo("      vcr-graphormer train --dataset PATH      your own edges, features and labels")
+    say(f"test accuracy {run.metrics['test']:.4f}; the run lies in {run.path}, its report in {page}")
+    say(f"next: vcr-graphormer evaluate {run.path}")
+    say(f"      vcr-graphormer predict {run.path} --nodes 0,1,2")
+    say(f"      vcr-graphormer explain {run.path} --node 0")
+    say("      vcr-graphormer datasets                  which other datasets there are")
+    say("      vcr-graphormer train --dataset PATH      your own edges, features and labels")

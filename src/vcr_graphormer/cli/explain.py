@@ -10,6 +10,7 @@ import typer
 
 from ..errors import ConfigError
 from .options import Device, RunFolder, check_output
+from .output import say
 
 SUMMARY_NODES = 1000  # most nodes that averages are taken over
 
@@ -46,19 +47,19 @@ def explain(
         with StageProgress() as progress:
             summary = summarize(opened, SUMMARY_NODES, progress)
         if as_json:
-            typer.echo(json.dumps(finite(summary), indent=1, allow_nan=False))
+            say(json.dumps(finite(summary), indent=1, allow_nan=False))
         else:
             print_kinds(summary)
         return
     explanation = opened.explain(node, output)
     transfers = describe_rewiring(opened, explanation.node)
     if as_json:
-        typer.echo(json.dumps(explanation.to_dict() | {"rewiring": transfers}, indent=1, allow_nan=False))
+        say(json.dumps(explanation.to_dict() | {"rewiring": transfers}, indent=1, allow_nan=False))
     else:
         print_explanation(explanation)
         print_rewiring(transfers)
     if html is not None:
-        typer.echo(f"written: {write_explanation(opened, explanation.node, transfers, html, output)}", err=as_json)
+        say(f"written: {write_explanation(opened, explanation.node, transfers, html, output)}", err=as_json)
 
 
 def report(
@@ -81,4 +82,4 @@ def report(
     opened.check_finished()
     with StageProgress() as progress:
         file = opened.report(out, nodes, progress)
-    typer.echo(f"written: {file} ({file.stat().st_size / 1e6:.1f} MB): open it in a browser")
+    say(f"written: {file} ({file.stat().st_size / 1e6:.1f} MB): open it in a browser")

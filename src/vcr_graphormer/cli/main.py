@@ -15,8 +15,9 @@ from ..errors import ProcessError, VCRError
 from .data import datasets, settings
 from .demo import demo
 from .explain import explain, report
-from .options import INTERRUPTED, say_error, with_groups
-from .run import embed, evaluate, export, predict
+from .options import INTERRUPTED, with_groups
+from .output import say, say_error, say_warning
+from .run import embed, evaluate, export, predict, runs
 from .train import tokenize, train
 from .tune import tune
 
@@ -30,8 +31,23 @@ app = typer.Typer(
     help="Predict labels of nodes in large graphs with a graph transformer (VCR-Graphormer, ICLR 2024).",
     epilog="Start with: vcr-graphormer demo",
 )
-for command in (demo, train, tune, tokenize, evaluate, predict, embed, explain, report, export, datasets, settings):
-    app.command()(with_groups(command))
+LONG = (train, tune, tokenize, predict, embed, report)  # commands with --quiet and --log-file
+for command in (
+    demo,
+    train,
+    tune,
+    tokenize,
+    evaluate,
+    predict,
+    embed,
+    explain,
+    report,
+    export,
+    runs,
+    datasets,
+    settings,
+):
+    app.command()(with_groups(command, long=command in LONG))
 
 
 def main() -> None:
@@ -60,13 +76,12 @@ def _print_error(error: VCRError) -> None:
 
 
 def _show_warning(message: Warning | str, *location: Any, **options: Any) -> None:
-    typer.secho("warning: ", fg="yellow", bold=True, nl=False, err=True)
-    typer.echo(str(message), err=True)
+    say_warning(message)
 
 
 def _print_version(asked: bool) -> None:
     if asked:
-        typer.echo(f"vcr-graphormer {__version__}")
+        say(f"vcr-graphormer {__version__}")
         raise typer.Exit
 
 

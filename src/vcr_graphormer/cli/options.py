@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from ..errors import ConfigError, StoreError
+from .output import Output, say
 
 if TYPE_CHECKING:
     from ..runs.config import Config
@@ -149,8 +150,10 @@ class Extras:
     tensorboard: TensorBoard = False
 
 
-def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+def with_groups(command: Callable[..., None], long: bool = False) -> Callable[..., None]:
     """Return the command with groups of options unfolded: a dataclass parameter becomes one option per field.
+
+    A `long` command also gets the options of `Output`, which hold while it runs.
 
     >>> @with_groups
     ... def show(machine: Machine, name: str) -> None: ...
@@ -161,26 +164,31 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     groups = {name: hint for name, hint in hints.items() if is_dataclass(hint) and isinstance(hint, type)}
     parameters: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(command).parameters.items():
-        if name not in groups:
+        if name in groups:
+            parameters += _unfold(groups[name])
+        else:
             parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
-            continue
-        types = get_type_hints(groups[name], include_extras=True)
-        parameters += [
-            inspect.Parameter(
-                item.name, inspect.Parameter.KEYWORD_ONLY, default=item.default, annotation=types[item.name]
-            )
-            for item in fields(groups[name])
-        ]
+    parameters += _unfold(Output) if long else []
 
     def run(**values: Any) -> None:
-        for name, group in groups.items():
-            values[name] = group(**{item.name: values.pop(item.name) for item in fields(group)})
-        command(**values)
+        def take(group: type[Any]) -> Any:
+            return group(**{item.name: values.pop(item.name) for item in fields(group)})
+
+        with take(Output).in_force() if long else nullcontext():
+            command(**{name: take(group) for name, group in groups.items()}, **values)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+def _unfold(group: type[Any]) -> list[inspect.Parameter]:
+    """Return one parameter per field of a group of options."""
+    types, kind = get_type_hints(group, include_extras=True), inspect.Parameter.KEYWORD_ONLY
+    return [
+        inspect.Parameter(item.name, kind, default=item.default, annotation=types[item.name]) for item in fields(group)
+    ]
 
 
 def read_config(file: Path | None, settings: list[str] | None, variant: str = "default", **given: str | None) -> Config:
@@ -201,7 +209,7 @@ def show_reading() -> Iterator[dict[str, Any]]:
     with StageProgress() as progress:
         yield {"progress": progress, "tell": notes.append}
     for note in notes:
-        typer.echo(f"note: {note}")
+        say(f"note: {note}")
 
 
 def _check_root(root: str | None) -> None:
@@ -210,12 +218,6 @@ def _check_root(root: str | None) -> None:
 
     if root is not None and find_dataset(root) is not None and not Path(root).is_dir():
         raise ConfigError(f"--data is the folder with the raw files: for the dataset write --dataset {root}")
-
-
-def say_error(text: str) -> None:
-    """Print one line on the error stream."""
-    typer.secho("error: ", fg="red", bold=True, nl=False, err=True)
-    typer.echo(text, err=True)
 
 
 def read_nodes(text: str | None) -> list[str] | None:
@@ -239,6 +241,6 @@ def check_output(file: Path | None, endings: tuple[str, ...]) -> None:
     if file is None:
         return
     if file.suffix not in endings:
-        raise ConfigError(f"{file} must end in {' or '.join(endings)}")
+        raise ConfigError(f"{file} must end in {', '.join(endings[:-1])}{' or ' * (len(endings) > 1)}{endings[-1]}")
     if file.exists():
         raise StoreError(f"{file} exists: choose another name or delete it")

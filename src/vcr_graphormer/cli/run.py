@@ -1,23 +1,30 @@
-"""The commands `evaluate`, `predict`, `embed` and `export`, which use a finished run."""
+"""The commands `evaluate`, `predict`, `embed` and `export`, which use a finished run, and `runs`, which lists many."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import ConfigError
+from ..errors import ConfigError, StoreError
 from .options import Device, Nodes, RunFolder, check_output, read_nodes
+from .output import is_quiet, say, say_warning
+
+if TYPE_CHECKING:
+    from ..report.leaderboard import Leaderboard
 
 
 def evaluate(
     run: RunFolder,
     part: Annotated[str, typer.Option(metavar="PART", help="The part of the split: train, val, test or all.")] = "all",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     device: Device = "auto",
 ) -> None:
     """Compute the metrics of a run again, from its weights."""
     from ..data.split import PARTS
+    from ..runs.launch import without_nan
     from ..runs.run import Run
     from .console import StageProgress, print_classes, print_scores, print_threshold
 
@@ -29,53 +36,70 @@ def evaluate(
     with StageProgress() as progress:
         nodes = {name: getattr(opened.split, name) for name in parts}
         predicted = {name: opened.predict(nodes[name], progress).probabilities for name in parts}
-    print_scores({name: opened.score(predicted[name], nodes[name]) for name in parts})
-    last = parts[-1]
-    print_classes(opened.score_classes(predicted[last], nodes[last]), last)
+    scores = {name: opened.score(predicted[name], nodes[name]) for name in parts}
+    classes = {name: opened.score_classes(predicted[name], nodes[name]) for name in parts}
+    if as_json:
+        rows = {name: {**without_nan(row), "classes": classes[name]} for name, row in scores.items()}
+        say(json.dumps(rows, indent=1, allow_nan=False))
+        return
+    print_scores(scores)
+    print_classes(classes[parts[-1]], parts[-1])
     print_threshold(opened)
 
 
 def predict(
     run: RunFolder,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A .csv or .npz file; without it, print a table.")
+        Path | None,
+        typer.Option(metavar="FILE", help="A .csv, .parquet or .npz file; without it, print the first predictions."),
     ] = None,
     nodes: Nodes = None,
     device: Device = "auto",
 ) -> None:
-    """Predict the labels of nodes, with probabilities. Prints a table or writes a file."""
+    """Predict the labels of nodes, with probabilities. Prints a table or writes a file.
+
+    The file has one row per node: id, name, part of the split, known label, prediction, and the probability of each
+    class.
+    """
+    from ..runs.predictions import TABLE_ENDINGS
     from ..runs.run import Run
     from .console import StageProgress, print_predictions
 
+    if out is None and is_quiet():
+        raise ConfigError("--quiet prints no predictions: write them to a file with --out FILE")
+    check_output(out, TABLE_ENDINGS)
     opened = Run.open(run, device)
     opened.check_finished()
-    check_output(out, (".csv", ".npz"))
     with StageProgress() as progress:
         predictions = opened.predict(read_nodes(nodes), progress)
     if out is None:
         print_predictions(predictions)
     else:
-        typer.echo(f"{len(predictions):,} predictions written to {predictions.save(out)}")
+        say(f"{len(predictions):,} predictions written to {predictions.save(out)}")
 
 
 def embed(
     run: RunFolder,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="A .npy file, one row per node.")],
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="A .parquet, .csv or .npz file; .npy for the vectors alone.")
+    ],
     nodes: Nodes = None,
     device: Device = "auto",
 ) -> None:
-    """Write the model's vector of each node. Use it for plots, for search or as input of another model."""
-    from ..base.files import write_array
+    """Write the model's vector of each node. Use it for plots, for search or as input of another model.
+
+    The file has one row per node: id, name, part of the split, known label, and the vector.
+    """
+    from ..runs.predictions import TABLE_ENDINGS
     from ..runs.run import Run
     from .console import StageProgress
 
+    check_output(out, (*TABLE_ENDINGS, ".npy"))
     opened = Run.open(run, device)
     opened.check_finished()
-    check_output(out, (".npy",))
     with StageProgress() as progress:
-        vectors = opened.embed(read_nodes(nodes), progress)
-    write_array(out, vectors)
-    typer.echo(f"{vectors.shape[0]:,} vectors of {vectors.shape[1]} numbers written to {out}")
+        vectors = opened.embeddings(read_nodes(nodes), progress)
+    say(f"{len(vectors):,} vectors of {vectors.vectors.shape[1]} numbers written to {vectors.save(out)}")
 
 
 def export(
@@ -98,4 +122,65 @@ def export(
     from ..runs.run import Run
 
     file = Run.open(run, "cpu").export(out, form)
-    typer.echo(f"model written to {file}; its inputs and outputs are described in {describing_file(file)}")
+    say(f"model written to {file}; its inputs and outputs are described in {describing_file(file)}")
+
+
+def runs(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that holds the runs.")] = Path("runs"),
+    sort: Annotated[
+        str, typer.Option(metavar="COLUMN", help="Order of the list: val, test, seconds, size or run (its name).")
+    ] = "val",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Delete unfinished runs, after showing them and asking you.")
+    ] = False,
+    keep: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="With --prune: also delete finished runs, all but the best N on each graph (by val)."
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="With --prune: delete without asking, for scripts.")] = False,
+) -> None:
+    """List the runs below a folder, best first. Shows metric, time, size and the settings in which they differ."""
+    from ..report.leaderboard import Leaderboard
+    from .console import print_runs
+
+    if not prune and (keep is not None or yes):
+        raise ConfigError("--keep and --yes say what --prune deletes: give --prune too, or leave them out")
+    if prune and as_json:
+        raise ConfigError("--json only lists: leave it out with --prune")
+    board = Leaderboard.of(folder, sort)
+    if prune:
+        _prune(board, keep=keep, ask=not yes)
+    elif as_json:
+        say(json.dumps(board.to_dict(), indent=1, allow_nan=False, default=str))
+    else:
+        print_runs(board)
+
+
+def _prune(board: Leaderboard, *, keep: int | None, ask: bool) -> None:
+    """List what pruning deletes, ask, and delete it."""
+    from ..base.machine import format_bytes
+    from ..report.leaderboard import delete, freed_bytes
+
+    chosen = board.to_prune(keep)
+    if not chosen:
+        say(f"nothing to delete in {board.folder}")
+        return
+    say(f"to delete in {board.folder}:")
+    for run in chosen:
+        score = "" if run.val is None else f", {run.metric} {run.val:.4f} on validation nodes"
+        say(f"  {board.name(run)}: {run.state}{score}, {format_bytes(run.size)}")
+    say(f"{len(chosen)} of {len(board.runs)} runs; this frees {format_bytes(freed_bytes(chosen))}")
+    if ask and not typer.confirm("Delete these folders and everything in them?"):
+        say("nothing was deleted")
+        return
+    deleted = 0
+    for run in chosen:
+        try:
+            delete(run)
+            deleted += 1
+        except StoreError as error:  # a run that is being trained, or one that is not ours to delete
+            say_warning(error)
+    say(f"{deleted} runs deleted")

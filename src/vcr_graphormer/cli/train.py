@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 import typer
 
 from ..errors import ConfigError
-from .options import INTERRUPTED, Chosen, Extras, Machine, Scheduler, Threads, say_error, show_reading
+from .options import INTERRUPTED, Chosen, Extras, Machine, Scheduler, Threads, show_reading
+from .output import say, say_error
 
 if TYPE_CHECKING:
     from ..data.graph import Graph
@@ -39,7 +40,7 @@ def show_progress(writer: Any = None) -> Iterator[Shown]:
         def on_start(run: Run) -> None:
             show_epoch.epochs = run.config.training.epochs
             for note in run.notes:
-                typer.echo(note)
+                say(note)
 
         def on_epoch(row: dict[str, float]) -> None:
             show_epoch(row)
@@ -95,7 +96,7 @@ def train(
     def load() -> tuple[Graph, Split]:
         # The bars of training are live already, and a terminal can have only one live display.
         graph, split = load_labelled(chosen.data, progress=shown["progress"], tell=_tell)
-        typer.echo(repr(graph))
+        say(graph)
         return graph, split
 
     processes = Processes.join()
@@ -130,12 +131,12 @@ def train(
     if processes.is_first:
         print_history(run)
         print_baselines(run)
-        typer.echo(f"the run lies in {run.path}")
-        typer.echo(f"next: vcr-graphormer predict {run.path} --out predictions.csv")
+        say(f"the run lies in {run.path}")
+        say(f"next: vcr-graphormer predict {run.path} --out predictions.csv")
 
 
 def _tell(note: str) -> None:
-    typer.echo(f"note: {note}")
+    say(f"note: {note}")
 
 
 def _train_seeds(chosen: Config, seeds: int, folder: Path, machine: Machine, *, force: bool, baselines: str) -> None:
@@ -144,7 +145,7 @@ def _train_seeds(chosen: Config, seeds: int, folder: Path, machine: Machine, *, 
     from .console import print_summary
 
     def print_seed(seed: int, run: Run) -> None:
-        typer.echo(f"seed {seed}: {run.metrics['metric']} val {run.metrics['val']:.4f} test {run.metrics['test']:.4f}")
+        say(f"seed {seed}: {run.metrics['metric']} val {run.metrics['val']:.4f} test {run.metrics['test']:.4f}")
 
     try:
         with show_progress() as shown:
@@ -154,7 +155,7 @@ def _train_seeds(chosen: Config, seeds: int, folder: Path, machine: Machine, *, 
         say_error("stopped; the same command continues")
         raise typer.Exit(INTERRUPTED) from None
     print_summary(summary)
-    typer.echo(f"the runs and summary.json lie in {folder}")
+    say(f"the runs and summary.json lie in {folder}")
 
 
 def _tensorboard(folder: Path) -> Any:
@@ -194,7 +195,7 @@ def tokenize(
         with nullcontext() if scheduler is None else connect(scheduler) as executor:
             with show_reading() as reading:
                 graph, split = load_data(chosen.data, **reading)
-            typer.echo(repr(graph))
+            say(graph)
             if split is not None:
                 adapted = adapt(chosen, graph, split)
                 graph, chosen = adapted.graph, adapted.config
@@ -207,4 +208,4 @@ def tokenize(
         say_error(f"stopped; the same command continues from what is finished in {out}")
         raise typer.Exit(INTERRUPTED) from None
     print_stages(store.path / "stages.json")
-    typer.echo(repr(store))
+    say(store)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ConfigError
-from .options import INTERRUPTED, Device, Named, say_error, show_reading
+from .options import INTERRUPTED, Device, Named, show_reading
+from .output import say, say_error
 
 if TYPE_CHECKING:
     from ..runs.config import Config
@@ -68,7 +69,7 @@ def tune(
     try:
         with show_reading() as reading:
             graph, split = load_labelled(chosen.data, **reading)
-        typer.echo(repr(graph))
+        say(graph)
         with TuningProgress() as progress:
             run = tune_fixed(
                 graph,
@@ -91,8 +92,8 @@ def tune(
     print_leaderboard(Tuning.open(folder))
     _print_ensemble(folder)
     print_history(run)
-    typer.echo(f"the run lies in {run.path}")
-    typer.echo(f"next: vcr-graphormer report {run.path}")
+    say(f"the run lies in {run.path}")
+    say(f"next: vcr-graphormer report {run.path}")
 
 
 def _print_ensemble(folder: Path) -> None:
@@ -102,7 +103,7 @@ def _print_ensemble(folder: Path) -> None:
 
     if (folder / ENSEMBLE_FILE).is_file():
         about = read_json(folder / ENSEMBLE_FILE)
-        typer.echo(f"mean of the predictions of the best {len(about['members'])} settings:")
+        say(f"mean of the predictions of the best {len(about['members'])} settings:")
         print_scores(about["scores"])
 
 

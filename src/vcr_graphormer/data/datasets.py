@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,15 @@ class DataConfig:
     edges: tuple[EdgeTable, ...] = setting((), "tables of edges: sections [data.edges] of a TOML file")
     train_until: str = setting("", "split by time: last date of training nodes; needs time in [data.nodes]")
     val_until: str = setting("", "split by time: last date of validation nodes; newer ones are for the test")
+
+
+def with_absolute_paths(config: DataConfig) -> DataConfig:
+    """Return the section as it can be read from any folder: with whole paths of own data or of published files."""
+    if find_dataset(config.dataset) is not None:
+        return replace(config, root=str(Path(config.root).absolute()))
+    # A text that is no path is a title that somebody gave to a graph of their own making.
+    own = config.dataset != EMBEDDED and Path(config.dataset).exists()
+    return replace(config, dataset=str(Path(config.dataset).absolute())) if own else config
 
 
 def load_dataset(

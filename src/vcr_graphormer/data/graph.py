@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..base.checks import Array
 from ..base.folders import digest, open_folder, verify_folder, write_folder
+from ..base.text import printable
 from ..errors import ConfigError, StoreError
 from .contract import (
     Features,
@@ -297,8 +298,11 @@ class Graph:
         if self.task not in TASKS:
             raise StoreError(f"{path} is damaged: its task is {self.task!r}")
 
-    def save(self, path: str | Path, overwrite: bool = False) -> Path:
-        """Write the graph as a folder of `.npy` files and a manifest, completely or not at all."""
+    def save(self, path: str | Path, overwrite: bool = False, *, like: Iterable[Path] = ()) -> Path:
+        """Write the graph as a folder of `.npy` files and a manifest, completely or not at all.
+
+        Arrays that one of the saved graphs `like` has too are not stored again, but linked to their files.
+        """
         arrays: dict[str, Array | None] = {
             "indptr": self.indptr,
             "indices": self.indices,
@@ -326,7 +330,7 @@ class Graph:
         if self.schema is not None:
             meta["schema"] = self.schema.to_dict()
         present = {name: array for name, array in arrays.items() if array is not None}
-        return write_folder(path, "graph", FORMAT_VERSION, present, meta, overwrite)
+        return write_folder(path, "graph", FORMAT_VERSION, present, meta, overwrite, like=like)
 
     @staticmethod
     def verify(path: str | Path) -> None:
@@ -447,9 +451,8 @@ class Graph:
         labels = "no labels" if self.labels is None else f"{self.num_classes} {TASKS[self.task].words}"
         edges = "arcs" if self.directed else "edges"
         weighted = "weighted " if self.weights is not None else ""
-        return (
-            f"Graph({self.name}: {self.num_nodes:,} nodes, {self.num_edges:,} {weighted}{edges}, {features}, {labels})"
-        )
+        counts = f"{self.num_nodes:,} nodes, {self.num_edges:,} {weighted}{edges}"
+        return f"Graph({printable(self.name)}: {counts}, {features}, {labels})"
 
 
 def _count_rows(value: Any) -> int | None:

@@ -132,6 +132,18 @@ class Split:
                 part.append(nodes)
         return cls(*(np.concatenate(part) for part in parts))
 
+    def part_of(self, num_nodes: int) -> NDArray[np.str_]:
+        """Return `train`, `val` or `test` for each node; an empty text for those in no part.
+
+        >>> Split([0], [1], [3]).part_of(4).tolist()
+        ['train', 'val', '', 'test']
+        """
+        names = np.full(num_nodes, "", dtype="<U5")
+        for part in PARTS:
+            nodes = getattr(self, part)
+            names[nodes[nodes < num_nodes]] = part
+        return names
+
     @classmethod
     def from_masks(cls, train: Any, val: Any, test: Any, column: int = 0) -> Split:
         """Make a split from boolean masks [n], or from one column of masks [n, splits], as PyG has them."""

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from ..base.machine import format_bytes
+from ..base.text import html_table, printable
 from .tasks import TASKS, known_labels
 
 if TYPE_CHECKING:
@@ -82,9 +83,13 @@ class GraphSummary:
             ("memory", format_bytes(self.memory_bytes)),
         ]
 
+    def _repr_html_(self) -> str:
+        """Return the summary as notebooks show it."""
+        return html_table(self.name, self.rows())
+
     def __str__(self) -> str:
         width = max(len(label) for label, _ in self.rows())
-        return "\n".join([self.name, *(f"  {label:<{width}}  {text}" for label, text in self.rows())])
+        return "\n".join([printable(self.name), *(f"  {label:<{width}}  {text}" for label, text in self.rows())])
 
 
 def summarize(graph: Graph) -> GraphSummary:

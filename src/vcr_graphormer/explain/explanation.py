@@ -8,11 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..base.text import html_table
 from ..data.graph import Graph
 from ..data.tasks import TASKS, find_class, name_classes
 from ..tokens.layout import HOP, NEIGHBOURS
 from .attributions import Attributions
 from .distances import hop_distances
+
+COLUMNS = ("token", "node", "score", "hops away", "training label", "attention", "readout", "effect")
+CAPTION = (
+    "attention, readout: weight of the token in the encoder and in the final vector. "
+    "effect: by how much hiding the token lowers the number above. score: by the first of the kinds named."
+)
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,56 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
         return asdict(self)
+
+    def title(self) -> str:
+        """Return node, prediction and label in one line."""
+        name = f" ({self.name})" if self.name is not None else ""
+        value = self.outputs[self.explained]
+        gives_values = TASKS[self.task].gives_values
+        prediction = f"value {value:.5g}" if gives_values else f"{self.explained} with probability {value:.4f}"
+        return f"node {self.node}{name}: {prediction}; its label: {'unknown' if self.label is None else self.label}"
+
+    def without_neighbours_in_words(self) -> str:
+        """Say what the prediction would be without the neighbours."""
+        outputs, without, explained = self.outputs, self.without_neighbours, self.explained
+        if not without:
+            return "Its list has no neighbours."
+        before, after = outputs[explained], without[explained]
+        if TASKS[self.task].gives_values:
+            return f"Without its neighbours the model would say {after:.5g} instead of {before:.5g}."
+        predicted = self.predicted or max(outputs, key=outputs.__getitem__)
+        instead = self.predicted_without or max(without, key=without.__getitem__)
+        change = f"{after:.3f} instead of {before:.3f}"
+        if explained != predicted or not TASKS[self.task].has_classes:
+            return f"Without its neighbours the probability of {explained} would be {change}."
+        if instead == predicted:
+            return f"Without its neighbours the model would still say {predicted}, with {change}."
+        return (
+            f"Without its neighbours the model would say {instead} ({without[instead]:.3f}) "
+            f"instead of {predicted} ({before:.3f})."
+        )
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return the tokens as texts, one row per token and one text per entry of `COLUMNS`."""
+        return [
+            (
+                f"hop {token.hop}" if token.hop is not None else " + ".join(token.kinds),
+                "" if token.node is None else f"{token.node} {token.name or ''}".rstrip(),
+                f"{token.score:.4f}",
+                "" if token.distance is None else str(token.distance),
+                token.label or "",
+                "none" if token.attention is None else f"{token.attention:.4f}",
+                f"{token.readout:.4f}",
+                f"{token.effect:+.4f}",
+            )
+            for token in self.tokens
+        ]
+
+    def _repr_html_(self) -> str:
+        """Return the explanation as notebooks show it."""
+        return html_table(
+            self.title(), self.rows(), header=COLUMNS, notes=[self.without_neighbours_in_words(), CAPTION]
+        )
 
 
 def describe(graph: Graph, attributions: Attributions, row: int, train: NDArray[np.int64], task: str) -> Explanation:

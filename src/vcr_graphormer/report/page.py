@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..base.files import replace_file
 from ..base.jobs import Progress
+from ..base.progress import bars
 from ..data.split import PARTS
 from ..explain.attributions import Attributions
 from ..explain.distances import hop_distances
@@ -31,11 +32,13 @@ _MOST_VISITS = 2_000_000  # arcs followed at most for the distances of one node;
 _FAR = 127  # the largest distance that fits into the int8 of the page
 
 
-def write_report(run: Run, file: Path | None = None, nodes: int = SAMPLE, progress: Progress | None = None) -> Path:
+def write_report(
+    run: Run, file: Path | None = None, nodes: int = SAMPLE, progress: Progress | bool | None = None
+) -> Path:
     """Write the page of a run; default: report.html in its folder."""
     path = run.path / "report.html" if file is None else Path(file)
-    with replace_file(path) as temporary:
-        temporary.write_text(render(collect(run, nodes, progress=progress)), encoding="utf-8")
+    with bars(progress) as show, replace_file(path) as temporary:
+        temporary.write_text(render(collect(run, nodes, progress=show)), encoding="utf-8")
     return path
 
 

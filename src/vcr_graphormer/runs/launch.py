@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from .. import __version__
 from ..base.checks import Array
 from ..base.files import claim, read_json, replace_file, write_json
-from ..base.folders import digest
+from ..base.folders import MANIFEST, digest
 from ..base.jobs import Progress
-from ..data.datasets import is_published
+from ..base.progress import Bars, bars
+from ..data.datasets import is_published, with_absolute_paths
 from ..data.graph import Graph
 from ..data.matching import schema_of
 from ..data.schema import SCHEMA_FILE
@@ -49,8 +50,9 @@ class Watched(TypedDict, total=False):
     ----------
     threads : int or None
         Threads that make token lists; default: all cores.
-    progress : callable
-        Called with (stage, done, total), in the first process only.
+    progress : callable, bool or None
+        Called with (stage, done, total), in the first process only. By default bars show stages and epochs on a
+        terminal and in a notebook; False turns them off.
     on_start : callable
         Called with the run before its token lists are made, in the first process only; `run.notes` and `run.config`
         say what was chosen for the graph.
@@ -59,7 +61,7 @@ class Watched(TypedDict, total=False):
     """
 
     threads: int | None
-    progress: Progress | None
+    progress: Progress | bool | None
     on_start: Callable[[Run], None] | None
     on_epoch: OnEpoch | None
 
@@ -213,12 +215,22 @@ def _prepare(
     make_room(folder, force, keep)
     write_json(folder / RUN_FILE, about)  # first, so that an interrupted folder is recognized as a run
     if graph.folder is None:
-        graph.save(folder / "graph")
+        graph.save(folder / "graph", like=_neighbouring_graphs(folder))
     split.save(folder / "split.npz")
     adapted.preparation.save(folder)
     write_json(folder / SCHEMA_FILE, schema_of(graph).to_dict())
     with replace_file(folder / "config.toml") as temporary:
-        temporary.write_text(to_toml(adapted.config), encoding="utf-8")
+        config = replace(adapted.config, data=with_absolute_paths(adapted.config.data))
+        temporary.write_text(to_toml(config), encoding="utf-8")
+
+
+def _neighbouring_graphs(folder: Path) -> list[Path]:
+    """Return the graphs of runs beside this one, and of the run it is a member of: often the same graph.
+
+    Links to their files keep it on disk once, and no run depends on another.
+    """
+    beside = (file.parent for file in folder.parent.glob(f"*/graph/{MANIFEST}"))
+    return [*sorted(beside), folder.parent.parent / "graph"]
 
 
 def resume(
@@ -245,11 +257,12 @@ def resume(
             raise ConfigError(f"{path} was begun with kinds={run.about.get('kinds', [])}: give these to resume")
         lock = processes.first(lambda: claim(run.path / RUN_FILE))
         try:
-            own = watched if processes.is_first else Watched(threads=None)
-            if not processes.agree(lambda: run.finished):  # another process may have finished it meanwhile
-                with torch.random.fork_rng(devices=[run.device] if run.device.type == "cuda" else []):
-                    _execute(run, processes, kinds=kinds, watched=own)
-            processes.first(lambda: _add_baselines(run, missing, own.get("progress")))
+            own = watched if processes.is_first else Watched(threads=None, progress=False)
+            with bars(own.get("progress")) as show:
+                if not processes.agree(lambda: run.finished):  # another process may have finished it meanwhile
+                    with torch.random.fork_rng(devices=[run.device] if run.device.type == "cuda" else []):
+                        _execute(run, processes, kinds=kinds, watched=own, progress=show)
+                processes.first(lambda: _add_baselines(run, missing, show))
         finally:
             if lock is not None:
                 lock.close()
@@ -263,7 +276,7 @@ def _missing_baselines(run: Run, choice: str | None) -> list[str]:
     return [name for name in names if name not in done]
 
 
-def _add_baselines(run: Run, names: Sequence[str], progress: Progress | None) -> None:
+def _add_baselines(run: Run, names: Sequence[str], progress: Progress) -> None:
     """Compute baselines of a finished run and write each as soon as it is there."""
     rows = {row["name"]: row for row in run.baselines}
     training, metric = run.config.training, run.metrics["metric"]
@@ -276,8 +289,7 @@ def _add_baselines(run: Run, names: Sequence[str], progress: Progress | None) ->
             row = {"name": name, "note": f"failed: {type(error).__name__}: {error}"}
         rows[name] = row
         write_json(run.path / BASELINES_FILE, {"metric": metric, "baselines": list(rows.values())})
-        if progress is not None:
-            progress("baselines", number, len(names))
+        progress("baselines", number, len(names))
 
 
 def check_unseen(config: Config) -> None:
@@ -340,9 +352,9 @@ def _pointer(target: Path, folder: Path) -> str:
     return os.path.relpath(target, folder) if near else str(target)
 
 
-def _execute(run: Run, processes: Processes, *, kinds: Sequence[Kind], watched: Watched) -> None:
+def _execute(run: Run, processes: Processes, *, kinds: Sequence[Kind], watched: Watched, progress: Progress) -> None:
     """Make the token lists, train, predict every node and write the results."""
-    clock, progress, on_start = [time.perf_counter()], watched.get("progress"), watched.get("on_start")
+    clock, on_start, on_epoch = [time.perf_counter()], watched.get("on_start"), watched.get("on_epoch")
     if on_start is not None:
         on_start(run)
 
@@ -369,13 +381,26 @@ def _execute(run: Run, processes: Processes, *, kinds: Sequence[Kind], watched: 
         processes=processes,
     )
     trainer.restore()
-    trainer.fit(watched.get("on_epoch"))
+    trainer.fit(_with_bar(progress, on_epoch, epochs=run.config.training.epochs))
     clock.append(time.perf_counter())
     model = trainer.best_model()
     nodes = np.arange(run.graph.num_nodes)
     own = nodes[processes.share(len(nodes))]
     logits = processes.collect(compute(model, run.inputs, own, run.batch_size, progress=progress), len(nodes))
     processes.first(lambda: _write_results(run, trainer, logits=logits, clock=clock))
+
+
+def _with_bar(progress: Progress, on_epoch: OnEpoch | None, *, epochs: int) -> OnEpoch | None:
+    """Return what to call after an epoch: the caller's function and, where we show bars, the bar of the training."""
+    if not isinstance(progress, Bars):
+        return on_epoch
+
+    def show(row: dict[str, float]) -> None:
+        progress.show_epoch(row, epochs)
+        if on_epoch is not None:
+            on_epoch(row)
+
+    return show
 
 
 def _write_results(run: Run, trainer: Trainer, *, logits: Array, clock: list[float]) -> None:

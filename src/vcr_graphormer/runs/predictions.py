@@ -1,8 +1,7 @@
-"""`Predictions` of a model as arrays, `.npz` or `.csv`; and how to find nodes by id or name."""
+"""`Predictions` and `Embeddings` as arrays and files; and how to find nodes by id or name."""
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base.checks import Array, to_numpy, to_whole_numbers
-from ..base.files import replace_file
+from ..base.files import replace_file, write_array
+from ..base.tables import write_csv, write_parquet
 from ..data.graph import Graph
 from ..data.metrics import Threshold
 from ..data.tasks import TASKS
 from ..errors import ConfigError, GraphError, StoreError
 
+TABLE_ENDINGS = (".csv", ".parquet", ".npz")
 _MOST_NAMES = 5  # similar names in an error
 
 
@@ -39,6 +40,10 @@ class Predictions:
         Names of nodes and classes, if the graph has them.
     threshold : Threshold or None
         The class (`column`) that is predicted where its probability is at least `value`; None: the most probable class.
+    parts : str [m] or None
+        `train`, `val`, `test`, or an empty text for a node that is in none of them.
+    true_labels : [m] or [m, c], or None
+        The labels in the graph, as in `Graph.labels`.
     """
 
     nodes: NDArray[np.int64]
@@ -48,40 +53,29 @@ class Predictions:
     names: NDArray[np.str_] | None = None
     class_names: tuple[str, ...] | None = None
     threshold: Threshold | None = None
+    parts: NDArray[np.str_] | None = None
+    true_labels: Array | None = None
+
+    def columns(self) -> dict[str, Array]:
+        """Return the columns of the table that `save` writes to csv and parquet, by name."""
+        task, count = TASKS[self.task], self.probabilities.shape[1]
+        classes = _classes(self.class_names, count)
+        columns = _about_nodes(self, count)
+        if task.has_classes:
+            columns["prediction"] = _named(self.labels, classes)
+        elif not task.gives_values:
+            columns |= {f"prediction_{name}": self.labels[:, place] for place, name in enumerate(classes)}
+        word = "value" if task.gives_values else "probability"
+        return columns | {f"{word}_{name}": self.probabilities[:, place] for place, name in enumerate(classes)}
+
+    def arrays(self) -> dict[str, Array]:
+        """Return the arrays that `save` writes to npz, by name."""
+        own = {"nodes": self.nodes, "labels": self.labels, "probabilities": self.probabilities}
+        return {**own, **_arrays_about_nodes(self)}
 
     def save(self, file: str | Path, overwrite: bool = False) -> Path:
-        """Write `.npz` (arrays) or `.csv` (a row per node, with names if there are any)."""
-        path = Path(file)
-        if path.suffix not in (".npz", ".csv"):
-            raise ConfigError(f"{path} must end in .npz or .csv")
-        if path.exists() and not overwrite:
-            raise StoreError(f"{path} exists: choose another name or delete it")
-        with replace_file(path) as temporary:
-            if path.suffix == ".csv":
-                self._write_csv(temporary)
-            else:
-                arrays: dict[str, Any] = {"nodes": self.nodes, "labels": self.labels}
-                arrays["probabilities"] = self.probabilities
-                for name in ("names", "class_names"):
-                    if getattr(self, name) is not None:
-                        arrays[name] = np.asarray(getattr(self, name), dtype=np.str_)
-                with temporary.open("wb") as handle:
-                    np.savez(handle, **arrays)
-        return path
-
-    def _write_csv(self, path: Path) -> None:
-        count = self.probabilities.shape[1]
-        classes = self.class_names or tuple(str(number) for number in range(count))
-        word = "value" if TASKS[self.task].gives_values else "probability"
-        prediction = ["prediction"] if TASKS[self.task].has_classes else []
-        with path.open("w", encoding="utf-8", newline="") as handle:
-            writer = csv.writer(handle)
-            columns = [f"{word}_{name}" for name in classes[:count]]
-            writer.writerow(["node", *(["name"] if self.names is not None else []), *prediction, *columns])
-            for row, node in enumerate(self.nodes):
-                name = [self.names[row]] if self.names is not None else []
-                label = [classes[int(self.labels[row])]] if prediction else []
-                writer.writerow([node, *name, *label, *(f"{value:.6g}" for value in self.probabilities[row])])
+        """Write `.csv` or `.parquet` (a row per node) or `.npz` (arrays)."""
+        return _save(self, Path(file), overwrite)
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -89,6 +83,111 @@ class Predictions:
     def __repr__(self) -> str:
         threshold = "" if self.threshold is None else f", threshold {self.threshold.value:.4g}"
         return f"Predictions({len(self):,} nodes, {self.task}, {self.probabilities.shape[1]} columns{threshold})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Embeddings:
+    """The model's vectors of some nodes: `vectors` is float32 [m, h]; the rest is as in `Predictions`."""
+
+    nodes: NDArray[np.int64]
+    vectors: NDArray[np.float32]
+    task: str
+    names: NDArray[np.str_] | None = None
+    class_names: tuple[str, ...] | None = None
+    parts: NDArray[np.str_] | None = None
+    true_labels: Array | None = None
+
+    def columns(self) -> dict[str, Array]:
+        """Return the columns of the table that `save` writes to csv and parquet, by name."""
+        return {**_about_nodes(self), "vector": self.vectors}
+
+    def arrays(self) -> dict[str, Array]:
+        """Return the arrays that `save` writes to npz, by name."""
+        return {"nodes": self.nodes, "vectors": self.vectors, **_arrays_about_nodes(self)}
+
+    def save(self, file: str | Path, overwrite: bool = False) -> Path:
+        """Write `.csv` or `.parquet` (a row per node), `.npz` (arrays) or `.npy` (the vectors alone).
+
+        A vector is a list of fixed length in parquet, which pandas, polars and vector databases read as one column. csv
+        has no lists: there it is one column per dimension.
+        """
+        path = Path(file)
+        if path.suffix != ".npy":
+            return _save(self, path, overwrite, also=(".npy",))
+        _check_free(path, overwrite)
+        write_array(path, self.vectors)
+        return path
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __repr__(self) -> str:
+        return f"Embeddings({len(self):,} nodes, vectors of {self.vectors.shape[1]} numbers)"
+
+
+def _save(rows: Predictions | Embeddings, path: Path, overwrite: bool, *, also: tuple[str, ...] = ()) -> Path:
+    if path.suffix not in TABLE_ENDINGS:
+        raise ConfigError(f"{path} must end in {one_of((*TABLE_ENDINGS, *also))}")
+    _check_free(path, overwrite)
+    with replace_file(path) as temporary:
+        if path.suffix == ".npz":
+            with temporary.open("wb") as handle:
+                np.savez(handle, **rows.arrays())  # type: ignore[arg-type]
+        else:
+            (write_csv if path.suffix == ".csv" else write_parquet)(temporary, rows.columns())
+    return path
+
+
+def _check_free(path: Path, overwrite: bool) -> None:
+    if path.exists() and not overwrite:
+        raise StoreError(f"{path} exists: choose another name or delete it")
+
+
+def one_of(words: tuple[str, ...]) -> str:
+    """Return words as a choice.
+
+    >>> one_of((".csv", ".npz", ".npy"))
+    '.csv, .npz or .npy'
+    """
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def _classes(class_names: tuple[str, ...] | None, count: int) -> list[str]:
+    return [*(class_names or map(str, range(count)))][:count]
+
+
+def _named(labels: Array, classes: list[str]) -> Array:
+    """Return the class names of labels, None for unknown ones."""
+    names = np.array([*classes, None], dtype=object)
+    return names[np.where(labels < 0, len(classes), labels)]
+
+
+def _about_nodes(rows: Predictions | Embeddings, outputs: int = 0) -> dict[str, Array]:
+    """Return the columns that say which nodes these are: id, name, part and label."""
+    columns: dict[str, Array] = {"node": rows.nodes}
+    if rows.names is not None:
+        columns["name"] = rows.names
+    if rows.parts is not None:
+        columns["part"] = np.array([part or None for part in rows.parts.tolist()], dtype=object)
+    if rows.true_labels is None:
+        return columns
+    task, labels = TASKS[rows.task], np.asarray(rows.true_labels)
+    if task.has_classes:
+        # The graph may have classes that the model does not know.
+        return columns | {"label": _named(labels, _classes(rows.class_names, max(outputs, labels.max(initial=0) + 1)))}
+    labels = labels[:, None] if labels.ndim == 1 else labels
+    if not task.gives_values:
+        labels = np.ma.masked_less(labels, 0)  # -1 is unknown
+    names = _classes(rows.class_names, labels.shape[1])
+    return columns | {f"label_{name}": labels[:, place] for place, name in enumerate(names)}
+
+
+def _arrays_about_nodes(rows: Predictions | Embeddings) -> dict[str, Array]:
+    arrays: dict[str, Array] = {}
+    for name in ("names", "class_names", "parts"):
+        if getattr(rows, name) is not None:
+            arrays[name] = np.asarray(getattr(rows, name), dtype=np.str_)
+    return arrays if rows.true_labels is None else arrays | {"true_labels": np.asarray(rows.true_labels)}
 
 
 def find_nodes(graph: Graph, nodes: Any = None) -> NDArray[np.int64]:

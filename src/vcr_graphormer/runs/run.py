@@ -18,6 +18,8 @@ from ..base.checks import Array
 from ..base.files import read_json
 from ..base.jobs import Progress
 from ..base.problems import Problems
+from ..base.progress import bars
+from ..base.text import html_table
 from ..data.graph import Graph
 from ..data.matching import match, schema_of
 from ..data.metrics import PrecisionRecall, Threshold, precision_recall, rarer
@@ -34,7 +36,7 @@ from ..training.checkpoint import HISTORY, load_tensors, read_history
 from ..training.devices import choose_micro_batch, choose_precision, find_device
 from ..training.inference import compute
 from .config import Config, load_run_config
-from .predictions import Predictions, find_node, find_nodes
+from .predictions import Embeddings, Predictions, find_node, find_nodes
 
 if TYPE_CHECKING:  # imported where needed: predicting must not load the code that explains
     from ..explain.attributions import Attributions
@@ -289,21 +291,41 @@ class Run:
         if not self.finished:
             raise StoreError(f"{self.path} is not finished: continue it with train --resume or vcr.resume")
 
-    def predict(self, nodes: Any = None, progress: Progress | None = None) -> Predictions:
-        """Return probabilities and predicted labels of node ids or names; default: all nodes."""
+    def predict(self, nodes: Any = None, progress: Progress | bool | None = None) -> Predictions:
+        """Return probabilities and predicted labels of node ids or names; default: all nodes.
+
+        Bars show the progress on a terminal and in a notebook. `progress=False` turns them off; a function is called
+        with (stage, done, total) instead.
+        """
         ids = find_nodes(self.graph, nodes)
         return self.wrap(ids, self.target.outputs(self._compute(ids, False, progress=progress)))
 
-    def embed(self, nodes: Any = None, progress: Progress | None = None) -> NDArray[np.float32]:
+    def embed(self, nodes: Any = None, progress: Progress | bool | None = None) -> NDArray[np.float32]:
         """Return the vectors before the head of node ids or names; default: all nodes.
 
         They are as wide as the model, [m, h]. Those of a gated model have both paths side by side, [m, 2h].
         """
         return self._compute(find_nodes(self.graph, nodes), True, progress=progress)
 
-    def _compute(self, nodes: NDArray[np.int64], vectors: bool, *, progress: Progress | None) -> NDArray[np.float32]:
-        size = self.batch_size
-        return compute(self.model, self.inputs, nodes=nodes, batch_size=size, vectors=vectors, progress=progress)
+    def embeddings(self, nodes: Any = None, progress: Progress | bool | None = None) -> Embeddings:
+        """Return the vectors of `embed` with names, parts and labels of the nodes; `save` writes them to a file."""
+        ids = find_nodes(self.graph, nodes)
+        names = self.graph.names
+        return Embeddings(
+            nodes=ids,
+            vectors=self._compute(ids, True, progress=progress),
+            task=self.task,
+            names=None if names is None else np.asarray(names)[ids],
+            class_names=self.graph.class_names,
+            parts=self.split.part_of(self.graph.num_nodes)[ids],
+            true_labels=self._true_labels(ids),
+        )
+
+    def _compute(
+        self, nodes: NDArray[np.int64], vectors: bool, *, progress: Progress | bool | None
+    ) -> NDArray[np.float32]:
+        with bars(progress) as show:
+            return compute(self.model, self.inputs, nodes, self.batch_size, vectors=vectors, progress=show)
 
     def wrap(
         self, nodes: NDArray[np.int64], predicted: NDArray[np.float32], target: Target | None = None
@@ -318,9 +340,15 @@ class Run:
             names=None if names is None else np.asarray(names)[nodes],
             class_names=self.graph.class_names,
             threshold=target.threshold,
+            parts=self.split.part_of(self.graph.num_nodes)[nodes],
+            true_labels=self._true_labels(nodes),
         )
 
-    def evaluate(self, part: str = "test", progress: Progress | None = None) -> dict[str, float]:
+    def _true_labels(self, nodes: NDArray[np.int64]) -> Array | None:
+        labels = self.graph.labels if self.graph.task == self.task else None
+        return None if labels is None else np.asarray(labels)[nodes]
+
+    def evaluate(self, part: str = "test", progress: Progress | bool | None = None) -> dict[str, float]:
         """Return every metric of the task on `train`, `val` or `test`."""
         if part not in PARTS:
             raise ConfigError(f"part is {part!r}; it must be {' or '.join(PARTS)}")
@@ -376,21 +404,24 @@ class Run:
         attributions = self.attributions(find_node(self.graph, node), output)
         return describe(self.graph, attributions, row=0, train=self.split.train, task=self.task)
 
-    def attributions(self, nodes: Any = None, output: Any = None, progress: Progress | None = None) -> Attributions:
+    def attributions(
+        self, nodes: Any = None, output: Any = None, progress: Progress | bool | None = None
+    ) -> Attributions:
         """Return attention, readout weight and effect of every token of some nodes, as arrays; default: all nodes."""
         from ..explain.attributions import attribute
         from ..explain.explanation import find_output
 
         ids, exact, lists = find_nodes(self.graph, nodes), self._exact, self.lists_at_once
         column = None if output is None else find_output(self.graph, self.about["num_outputs"], output)
-        return attribute(
-            exact.model, exact.inputs, ids, target=self.target, lists_at_once=lists, column=column, progress=progress
-        )
+        with bars(progress) as show:
+            return attribute(
+                exact.model, exact.inputs, ids, target=self.target, lists_at_once=lists, column=column, progress=show
+            )
 
     look = attributions  # the name in the first release
 
     def outputs_without(
-        self, nodes: Any = None, progress: Progress | None = None
+        self, nodes: Any = None, progress: Progress | bool | None = None
     ) -> tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]:
         """Return the outputs [m, c] of some nodes, and those with all tokens of a group hidden.
 
@@ -399,9 +430,10 @@ class Run:
         from ..explain.attributions import outputs_without
 
         ids, exact, lists = find_nodes(self.graph, nodes), self._exact, self.lists_at_once
-        return outputs_without(
-            exact.model, exact.inputs, ids, target=self.target, lists_at_once=lists, progress=progress
-        )
+        with bars(progress) as show:
+            return outputs_without(
+                exact.model, exact.inputs, ids, target=self.target, lists_at_once=lists, progress=show
+            )
 
     def faithfulness(self, attributions: Attributions, most: int = 8, seed: int = 0) -> dict[str, list[float]]:
         """Return how the explained output falls as tokens are hidden: by effect, by attention, at random."""
@@ -454,7 +486,9 @@ class Run:
         """Return the same run in float32 on the CPU."""
         return self._exact if self.device.type == "cpu" else replace(self, device=torch.device("cpu"))._exact
 
-    def report(self, file: str | Path | None = None, nodes: int = 2000, progress: Progress | None = None) -> Path:
+    def report(
+        self, file: str | Path | None = None, nodes: int = 2000, progress: Progress | bool | None = None
+    ) -> Path:
         """Write the run as one HTML page and return its path; default: report.html in the run folder.
 
         Parameters
@@ -534,8 +568,25 @@ class Run:
             )
         return prepared
 
+    def _repr_html_(self) -> str:
+        """Return the results as notebooks show them."""
+        if not self.finished or self.other_graph is not None:
+            return html_table(repr(self), [])
+        metrics, scores = self.metrics, self.metrics["scores"]
+        rows = [(name, *(_score(scores[part].get(name)) for part in PARTS)) for name in scores["test"]]
+        seconds = sum(metrics["timings"].values())
+        note = f"best epoch {metrics['best_epoch']} of {metrics['epochs']}, {seconds:.1f} s on {metrics['device']}"
+        title = f"{metrics['dataset']}: {metrics['metric']} {_score(metrics['test'])} on test nodes"
+        return html_table(title, rows, header=("metric", *PARTS), notes=[note, str(self.path)])
+
     def __repr__(self) -> str:
+        if self.other_graph is not None:
+            return f"Run({self.path} on {self.other_graph})"
         if not self.finished:
             return f"Run({self.path}: not finished, {len(self.history)} epochs)"
         values = ", ".join(f"{part} {self.metrics[part]:.4f}" for part in PARTS)
         return f"Run({self.path}: {self.metrics['dataset']}, {self.metrics['metric']} {values})"
+
+
+def _score(value: float | None) -> str:
+    return "none" if value is None or np.isnan(value) else f"{value:.4f}"

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..base.files import replace_file, write_json
 from ..base.folders import MANIFEST
-from ..data.datasets import load_labelled
+from ..data.datasets import load_labelled, with_absolute_paths
 from ..data.graph import Graph
 from ..data.split import PARTS
 from ..errors import ConfigError, StoreError
@@ -44,6 +44,7 @@ def train_seeds(
         raise ConfigError("several seeds are trained one after another in one process, not under torchrun")
     check_choice(baselines)
     check_unseen(config)
+    config = replace(config, data=with_absolute_paths(config.data))
     folder = Path(out)
     settings_file = folder / SEEDS_FILE
     if not settings_file.is_file() or force:
@@ -51,7 +52,7 @@ def train_seeds(
         make_room(folder, force)
         with replace_file(settings_file) as temporary:
             temporary.write_text(to_toml(config), encoding="utf-8")
-    elif load_run_config(settings_file) != config:
+    elif _settings(settings_file) != config:
         raise StoreError(f"{folder} holds runs with other settings: choose another folder, or replace them (--force)")
     results, compared = [], []
     for seed in range(seeds):
@@ -71,6 +72,12 @@ def train_seeds(
     ]
     write_json(folder / "summary.json", summary)
     return summary
+
+
+def _settings(file: Path) -> Config:
+    """Return the settings of a folder of runs; earlier versions wrote paths as they were given."""
+    config = load_run_config(file)
+    return replace(config, data=with_absolute_paths(config.data))
 
 
 def _mean(values: list[float]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from ..base.checks import check_seed, is_number, is_whole, without_removed
 from ..base.files import claim, read_json, read_npz, write_json
 from ..base.folders import digest
+from ..base.progress import Bars, bars
 from ..base.workers import Do, Workers
 from ..data.datasets import DataConfig
 from ..data.graph import Graph
@@ -186,6 +187,12 @@ class TuningState:
     tuning: Tuning
     seconds_left: float
 
+    def __str__(self) -> str:
+        best = self.tuning.best(1)
+        text = f"best {best[0].score:.4f} ({best[0].recipe})  " if best else ""
+        left = f"{max(0.0, self.seconds_left) / 60:.1f} min left" if self.seconds_left else ""
+        return f"{self.doing}  {text}{left}".rstrip()
+
 
 Watch = Callable[[TuningState], None]
 
@@ -207,8 +214,8 @@ class TuneOptions(TypedDict, total=False):
         Names of the recipes to try; default: all.
     workers : int or None
         Processes that train trials side by side; default: 1 on a CPU, up to 4 on a GPU.
-    progress : callable
-        Called with a `TuningState`.
+    progress : callable, bool or None
+        Called with a `TuningState`. By default a bar shows it on a terminal and in a notebook; False turns it off.
     """
 
     device: str
@@ -217,7 +224,7 @@ class TuneOptions(TypedDict, total=False):
     ensemble: int
     recipes: Sequence[str] | None
     workers: int | None
-    progress: Watch | None
+    progress: Watch | bool | None
 
 
 def tune(
@@ -278,12 +285,26 @@ def tune_fixed(
     device = find_device(name)
     workers = options.get("workers") or choose_workers(search.graph, device)
     search = replace(search, group=workers).begin(folder)
-    with claim(folder / ABOUT_FILE):
+    with claim(folder / ABOUT_FILE), watching(options.get("progress")) as watch:
         budget = Budget(60 * minutes, trials or math.inf, ensemble)
-        watch = options.get("progress") or (lambda state: None)
         if not (folder / "config.toml").is_file():  # else the last training has begun
             search.run(folder, budget, device=device, workers=workers, watch=watch)
         return search.finish(folder, budget, base=base, device=name, watch=watch)
+
+
+@contextmanager
+def watching(progress: Watch | bool | None) -> Iterator[Watch]:
+    """Yield what to call with a `TuningState`: the caller's function, or one that draws a bar where we show bars."""
+    if callable(progress):
+        yield progress
+        return
+    with bars(progress) as show:
+
+        def watch(state: TuningState) -> None:
+            if isinstance(show, Bars):
+                show.show("search", state.epoch, state.epochs, text=str(state))
+
+        yield watch
 
 
 @dataclass(frozen=True)
@@ -620,7 +641,7 @@ class Search:
     def _train(self, folder: Path, config: Config, *, device: str, on_epoch: OnEpoch, baselines: str) -> Run:
         """Train into a folder, or continue a training there."""
         if (folder / "config.toml").is_file():
-            return resume(folder, device, on_epoch=on_epoch)
+            return resume(folder, device, on_epoch=on_epoch, progress=False)
         for leftover in folder.glob(".*.tmp"):  # of a process that was killed while it made the run folder
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
         begun = (folder / RUN_FILE).is_file()
@@ -633,6 +654,7 @@ class Search:
             keep=_KEPT,
             baselines=baselines,
             on_epoch=on_epoch,
+            progress=False,
         )
 
 

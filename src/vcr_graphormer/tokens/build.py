@@ -22,6 +22,7 @@ from ..base.files import read_npz, replace_file
 from ..base.folders import MANIFEST, digest, is_intact, write_manifest
 from ..base.jobs import JobFolder, Progress, Stages
 from ..base.machine import default_threads
+from ..base.progress import bars
 from ..data.graph import Graph
 from ..ranking.connections import Connections
 from ..ranking.ranker import NodeRanker
@@ -46,7 +47,7 @@ def tokenize(
     config: TokenConfig | None = None,
     out: str | Path = "tokens",
     threads: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     executor: Executor | None = None,
     kinds: Sequence[Kind] = (),
 ) -> TokenStore:
@@ -64,7 +65,7 @@ def tokenize(
     threads
         Default: all cores this process may use. The result does not depend on it.
     progress
-        Called with stage, done and total.
+        Called with stage, done and total. By default bars show it on a terminal and in a notebook; False: nothing does.
     executor
         Ranks the shards; default: a pool of `threads` in this process. Any `concurrent.futures.Executor` will do, such
         as `client.get_executor()` of dask.distributed. Its workers must see `out` and the folder of the graph under the
@@ -82,8 +83,8 @@ def tokenize(
     if (folder / MANIFEST).is_file():
         return TokenStore.open(folder).check(identity)
     check_resources(graph, settings, threads=threads, folder=folder, by_path=_by_path(executor), kinds=kinds)
-    show, all_kinds = progress or (lambda *_: None), (*kinds_of(settings), *kinds)
-    with JobFolder(folder, identity) as work:
+    all_kinds = (*kinds_of(settings), *kinds)
+    with bars(progress) as show, JobFolder(folder, identity) as work:
         job = _Job(
             graph, nodes, config=settings, kinds=all_kinds, work=work, threads=threads, progress=show, executor=executor
         )
