@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcr_graphormer import Graph, GraphError
+from vcr_graphormer.data.growth import align
 
 NAMED = Graph.from_edges(
     [[0, 1], [1, 2]], features=[[1.0], [2.0], [3.0]], labels=[0, 1, -1], names=["a", "b", "c"], class_names=["x", "y"]
@@ -105,3 +106,43 @@ def test_what_is_refused(keywords: dict[str, Any], words: str) -> None:
         bare.extend(names=["x"])
     with pytest.raises(GraphError, match="the graph has none"):
         bare.extend(features=[[1.0]])
+
+
+@given(st.integers(0, 1000), st.booleans(), st.booleans())
+def test_aligning_a_shuffled_graph(seed: int, weighted: bool, lose: bool) -> None:
+    random = np.random.default_rng(seed)
+    count, more = 8, 3
+    names = [f"node {number}" for number in range(count + more)]
+    edges = random.integers(0, count + more, (2, 20))
+    weights = random.random(20).astype(np.float32) + 0.5 if weighted else None
+    features, labels = random.random((count + more, 2)), random.integers(-1, 2, count + more)
+    whole = Graph.from_edges(edges, count + more, weights, features, labels, names=names)
+    kept = random.permutation(count + more)
+    if lose:
+        kept = kept[kept != 2]
+    row_of = {int(node): row for row, node in enumerate(kept)}
+    inside = [edge for edge in range(20) if int(edges[0, edge]) in row_of and int(edges[1, edge]) in row_of]
+    shuffled = Graph.from_edges(
+        np.array([[row_of[int(end)] for end in edges[side, inside]] for side in (0, 1)]).reshape(2, -1),
+        len(kept),
+        None if weights is None else weights[inside],
+        features[kept],
+        labels[kept],
+        names=[names[node] for node in kept],
+    )
+    before = Graph.from_edges([[0], [1]], count, features=features[:count], labels=labels[:count], names=names[:count])
+    aligned = align(before, shuffled)
+    assert aligned.names is not None and aligned.names[:count].tolist() == names[:count]
+    rows = [names.index(name) for name in aligned.names.tolist()]
+    np.testing.assert_array_equal(np.asarray(aligned.features), features[rows].astype(np.float32))
+    assert np.asarray(aligned.labels).tolist() == labels[rows].tolist()
+    expected = whole.to_scipy()[rows][:, rows].toarray()
+    if lose:
+        expected[2], expected[:, 2] = 0, 0
+    np.testing.assert_allclose(aligned.to_scipy().toarray(), expected)
+    assert align(before, aligned) is aligned
+
+
+def test_names_on_one_side_only() -> None:
+    with pytest.raises(GraphError, match="nodes of the later graph have no names"):
+        align(NAMED, Graph.from_edges([[0], [1]]))

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -409,17 +409,15 @@ def _patched_csr(old: Features, rows: NDArray[np.int64], values: sp.csr_matrix, 
 
 def _nearest_mean(graph: Graph, clusters: Connections, nodes: NDArray[np.int64]) -> NDArray[np.int32]:
     """Return the cluster with the nearest mean of features, for each of some nodes."""
-    members = np.flatnonzero(clusters.assignment >= 0)
-    shape = (clusters.count, graph.num_nodes)
+    members, features = np.flatnonzero(clusters.assignment >= 0), cast(Any, graph.features)
     weights = 1.0 / clusters.sizes[clusters.assignment[members]]
-    average = sp.csr_matrix((weights, (clusters.assignment[members], members)), shape=shape)
-    means = np.asarray(
-        average @ graph.features if not sp.issparse(graph.features) else (average @ graph.features).todense()
-    )
-    features: Any = graph.features
-    rows = features[nodes]
-    product = np.asarray(rows @ means.T)
-    return (np.square(means).sum(axis=1) - 2 * product).argmin(axis=1).astype(np.int32)
+    shape = (clusters.count, graph.num_nodes)
+    sums = sp.csr_matrix((weights, (clusters.assignment[members], members)), shape=shape) @ features
+    means = sums.toarray() if sp.issparse(sums) else sums
+    # |x - m|² without |x|², which is the same for all clusters
+    distances = np.square(means).sum(axis=1) - 2 * np.asarray(features[nodes] @ means.T)
+    nearest: NDArray[np.int32] = distances.argmin(axis=1).astype(np.int32)
+    return nearest
 
 
 def update(
