@@ -25,6 +25,7 @@ _NAMES = {
     "data.generated": ("digits", "generate"),
     "data.graph": ("Graph",),
     "data.preparation": ("Preparation",),
+    "data.schema": ("Schema",),
     "data.split": ("Split",),
     "data.summary": ("GraphSummary",),
     "data.tasks": ("Target",),
@@ -66,6 +67,7 @@ if TYPE_CHECKING:  # type checkers do not see names that are imported on first u
     from .data.generated import digits, generate
     from .data.graph import Graph
     from .data.preparation import Preparation
+    from .data.schema import Schema
     from .data.split import Split
     from .data.summary import GraphSummary
     from .data.tasks import Target
@@ -130,6 +132,7 @@ __all__ = [
     "Ranking",
     "RanksError",
     "Run",
+    "Schema",
     "Split",
     "StoreError",
     "Target",

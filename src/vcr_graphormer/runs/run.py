@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -16,8 +17,11 @@ from .. import __version__
 from ..base.checks import Array
 from ..base.files import read_json
 from ..base.jobs import Progress
+from ..base.problems import Problems
 from ..data.graph import Graph
+from ..data.matching import match, schema_of
 from ..data.preparation import Preparation
+from ..data.schema import SCHEMA_FILE, Schema
 from ..data.split import PARTS, Split
 from ..data.tasks import TASKS, Target, measure
 from ..errors import ConfigError, GraphError, StoreError
@@ -145,14 +149,32 @@ class Run:
         """Return what is done to the features of a graph before the model reads them."""
         return Preparation.open(self.path)
 
+    @cached_property
+    def schema(self) -> Schema:
+        """Return names and types of features, and names of classes, by which other data is matched."""
+        file = self.path / SCHEMA_FILE
+        if file.is_file():
+            return Schema.from_dict(read_json(file), file)
+        # Runs of earlier versions have no such file; their graphs know the names of classes.
+        return schema_of(self.original) if (self.path / self.about["graph"]).is_dir() else Schema()
+
     def prepare(self, graph: Graph) -> Graph:
-        """Return another graph with features as the model reads them; make its token lists from that one."""
-        return self.preparation.apply(graph)
+        """Return another graph with features as the model reads them; make its token lists from that one.
+
+        Features and classes are matched by name and put in the order of the run, where both have names. Missing
+        columns, columns of another type and unknown classes are refused; other columns are ignored with a warning.
+        """
+        problems = Problems()
+        matched = match(graph, self.schema, problems)
+        problems.raise_any()
+        for note in problems.notes:
+            warnings.warn(note, stacklevel=2)
+        return self.preparation.apply(matched)
 
     @cached_property
     def graph(self) -> Graph:
         """Return the graph with prepared features: the one it was trained on, unless this is a run `on` another."""
-        return self.prepare(self.original) if self.other_graph is None else self.other_graph
+        return self.preparation.apply(self.original) if self.other_graph is None else self.other_graph
 
     @cached_property
     def original(self) -> Graph:
@@ -388,8 +410,8 @@ class Run:
     def on(self, graph: Graph, tokens: TokenStore) -> Run:
         """Return a run with the same model on another graph, for example a later version of its own.
 
-        The graph must have the same features and classes, and its token lists the same layout. Make them from
-        `run.prepare(graph)`.
+        The graph must have the same features and classes, which are matched by name (see `prepare`), and its token
+        lists the same layout. Make them from `run.prepare(graph)`.
         """
         graph = self._prepared_for(graph, tokens)
         if graph.num_features != self.about["num_features"]:
@@ -420,7 +442,7 @@ class Run:
         """Return the graph with prepared features; refuse token lists of others."""
         prepared = self.prepare(graph)
         made = tokens.identity.get("graph features")
-        if not self.preparation.empty and made != prepared.fingerprints["features"]:
+        if prepared.features is not graph.features and made != prepared.fingerprints["features"]:
             raise StoreError(
                 f"{tokens.path} was not made from features as the model reads them: give this graph as it is, and make "
                 f"its tokens by tokenize(run.prepare(graph), …)"
