@@ -16,7 +16,7 @@ from .data import datasets, settings
 from .demo import demo
 from .explain import explain, report
 from .options import INTERRUPTED, say_error, with_groups
-from .run import embed, evaluate, predict
+from .run import embed, evaluate, export, predict
 from .train import tokenize, train
 from .tune import tune
 
@@ -30,7 +30,7 @@ app = typer.Typer(
     help="Predict labels of nodes in large graphs with a graph transformer (VCR-Graphormer, ICLR 2024).",
     epilog="Start with: vcr-graphormer demo",
 )
-for command in (demo, train, tune, tokenize, evaluate, predict, embed, explain, report, datasets, settings):
+for command in (demo, train, tune, tokenize, evaluate, predict, embed, explain, report, export, datasets, settings):
     app.command()(with_groups(command))
 
 

@@ -137,10 +137,13 @@ class Preparation:
     def save(self, folder: Path) -> None:
         """Write `preparation.json`, unless there is nothing to be done."""
         if not self.empty:
-            scale = {"mean": _list(self.mean), "deviation": _list(self.deviation)}
-            missing = {"median": _list(self.median), "indicators": [int(column) for column in self.indicators]}
-            content = {"version": _VERSION, "made": self.made, "scale": scale, "missing": missing}
-            write_json(folder / PREPARATION_FILE, content)
+            write_json(folder / PREPARATION_FILE, {"version": _VERSION, **self.to_dict()})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is done to each column, for JSON; None for what is not done."""
+        scale = {"mean": _list(self.mean), "deviation": _list(self.deviation)}
+        missing = {"median": _list(self.median), "indicators": [int(column) for column in self.indicators]}
+        return {"made": self.made, "scale": scale, "missing": missing}
 
     @classmethod
     def open(cls, folder: Path) -> Preparation:

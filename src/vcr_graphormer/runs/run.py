@@ -371,6 +371,43 @@ class Run:
             return self
         return replace(self, config=replace(self.config, training=replace(self.config.training, precision="float32")))
 
+    def export(self, file: str | Path | None = None, format: str | None = None, *, overwrite: bool = False) -> Path:
+        """Write the model as one file that runs without this package, and a JSON file that describes it.
+
+        Parameters
+        ----------
+        file
+            Default: model.onnx or model.pt2 in the run folder. The JSON file is called the same, with .json behind.
+        format
+            `onnx`, or `torch` (torch.export); default: by the ending of the file, else `onnx`.
+        """
+        from ..model.export import choose_file, write_export
+
+        self.check_finished()
+        path, kind = choose_file(file, format, folder=self.path, overwrite=overwrite)
+        run = self._portable
+        about = {
+            "task": self.task,
+            "class_names": None if self.graph.class_names is None else list(self.graph.class_names),
+            "target_scale": self.about["scale"],
+            "preparation": self.preparation.to_dict(),
+            "tokens": self.store.settings.to_dict(),
+            "package": f"vcr-graphormer {__version__}",
+        }
+        write_export(path, kind, model=run.model, inputs=run.inputs, target=self.target, about=about)
+        return path
+
+    def export_inputs(self, nodes: Any) -> dict[str, NDArray[Any]]:
+        """Return the inputs of the exported model for some nodes, given by id or name, as arrays [m, …]."""
+        from ..model.export import gather
+
+        return gather(self._portable.model, self._portable.inputs, find_nodes(self.graph, nodes))
+
+    @cached_property
+    def _portable(self) -> Run:
+        """Return the same run in float32 on the CPU."""
+        return self._exact if self.device.type == "cpu" else replace(self, device=torch.device("cpu"))._exact
+
     def report(self, file: str | Path | None = None, nodes: int = 2000, progress: Progress | None = None) -> Path:
         """Write the run as one HTML page and return its path; default: report.html in the run folder.
 
