@@ -53,6 +53,7 @@ _NAMES = {
     "runs.seeds": ("train_seeds",),
     "runs.tuning": ("Tuning", "TuningState", "TuningTrial", "tune"),
     "tokens.build": ("tokenize",),
+    "tokens.growth": ("update",),
     "tokens.config": ("TokenConfig",),
     "tokens.hops": ("hop_features",),
     "tokens.kinds": ("Kind",),
@@ -178,6 +179,7 @@ __all__ = [
     "train",
     "train_seeds",
     "tune",
+    "update",
     "write_report",
 ]
 

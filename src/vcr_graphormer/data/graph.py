@@ -380,6 +380,48 @@ class Graph:
         if self.schema is not None:
             check_complete(self.features, self.feature_names)
 
+    def extend(
+        self,
+        names: Sequence[Any] | None = None,
+        features: Any = None,
+        edges: tuple[Any, Any] | None = None,
+        weights: Any = None,
+        labels: Any = None,
+        remove_edges: tuple[Any, Any] | None = None,
+    ) -> Graph:
+        """Return the graph with new nodes after the old ones, new edges, and without some edges.
+
+        An edge that exists already gets the sum of the weights; without weights, nothing changes.
+
+        Parameters
+        ----------
+        names
+            Names of the new nodes, if the nodes of this graph have names.
+        features
+            Rows of the new nodes, columns as in this graph.
+        edges, remove_edges
+            Sources and targets, old or new nodes, by name or row number. Edges to be removed must exist.
+        weights
+            Weights of the new edges; 1 by default if the graph has weights.
+        labels
+            Labels of the new nodes, class names or ids; unknown by default.
+
+        >>> path = Graph.from_edges([[0, 1], [1, 2]], features=[[1.0], [2.0], [3.0]])
+        >>> path.extend(features=[[4.0]], edges=([3], [0]), remove_edges=([1], [2]))
+        Graph(graph: 4 nodes, 2 edges, 1 features, no labels)
+        """
+        from .growth import extend
+
+        return extend(
+            self,
+            names=names,
+            features=features,
+            edges=edges,
+            weights=weights,
+            labels=labels,
+            remove_edges=remove_edges,
+        )
+
     @property
     def num_nodes(self) -> int:
         """Return the number of nodes; the paper's n."""

@@ -132,7 +132,7 @@ class Ranker:
             threads=default_threads(threads),
             budget=budget,
         )
-        return cls(arcs, connections.assignment, vectors, _members(connections), visits, graph.directed)
+        return cls(arcs, connections.assignment, vectors, members_of(connections), visits, graph.directed)
 
     def save(self, path: str | Path, graph: Graph) -> Path:
         """Write everything but the arcs of the graph as a folder of arrays."""
@@ -220,7 +220,7 @@ class Ranker:
         return RANKER_PER_NODE * graph.num_nodes
 
 
-def _members(connections: Connections) -> Members:
+def members_of(connections: Connections) -> Members:
     """Return the nodes of each super node as CSR."""
     assignment = connections.assignment
     node = np.argsort(assignment, kind="stable")[np.count_nonzero(assignment < 0) :]

@@ -118,11 +118,15 @@ def coarse_clusters(graph: Graph, seed: int = 0, partitioner: str = "metis") -> 
     return structure_connections(graph, count, seed, recursive=True, partitioner=partitioner).assignment
 
 
-def make_arcs(graph: Graph) -> Arcs:
-    """Return the graph as the kernels take it, weights scaled so that an edge to a super node weighs 1."""
+def make_arcs(graph: Graph, unit: float | None = None) -> Arcs:
+    """Return the graph as the kernels take it, weights scaled so that an edge to a super node weighs 1.
+
+    `unit`: the weight of such an edge before; default: as `super_edge_weight` says.
+    """
     weights = np.empty(0, dtype=np.float32)
     if graph.weights is not None:
-        weights = np.maximum(graph.weights / super_edge_weight(graph), LEAST_WEIGHT).astype(np.float32)
+        unit = super_edge_weight(graph) if unit is None else unit
+        weights = np.maximum(graph.weights / unit, LEAST_WEIGHT).astype(np.float32)
     return with_weights(graph, weights)
 
 

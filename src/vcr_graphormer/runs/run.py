@@ -21,6 +21,7 @@ from ..base.problems import Problems
 from ..base.progress import bars
 from ..base.text import html_table
 from ..data.graph import Graph
+from ..data.growth import align
 from ..data.matching import match, schema_of
 from ..data.metrics import PrecisionRecall, Threshold, precision_recall, rarer
 from ..data.preparation import Preparation
@@ -31,6 +32,7 @@ from ..errors import ConfigError, GraphError, StoreError
 from ..model.batches import Inputs
 from ..model.inputs import make_inputs
 from ..model.transformer import VCRGraphormer
+from ..tokens.lists import TokenLists
 from ..tokens.store import TokenStore
 from ..training.checkpoint import HISTORY, load_tensors, read_history
 from ..training.devices import choose_micro_batch, choose_precision, find_device
@@ -90,7 +92,7 @@ class Run:
     about: dict[str, Any]
     device: torch.device
     other_graph: Graph | None = None
-    other_tokens: TokenStore | None = None
+    other_tokens: TokenLists | None = None
 
     @classmethod
     def open(cls, path: str | Path, device: str = "auto") -> Run:
@@ -202,7 +204,7 @@ class Run:
         return self.path / str(self.about["tokens"])
 
     @cached_property
-    def store(self) -> TokenStore:
+    def store(self) -> TokenLists:
         """Return the token lists of the graph."""
         if self.other_tokens is not None:
             return self.other_tokens
@@ -526,12 +528,25 @@ class Run:
         """Return the number of token lists computed at a time while explaining."""
         return max(self.batch_size, _LISTS_AT_ONCE_CPU if self.device.type == "cpu" else _LISTS_AT_ONCE_GPU)
 
-    def on(self, graph: Graph, tokens: TokenStore) -> Run:
-        """Return a run with the same model on another graph, for example a later version of its own.
+    def on(self, graph: Graph, tokens: TokenStore | None = None, refresh: str = "affected") -> Run:
+        """Return a run with the same model on another graph, for example a later state of its own.
 
-        The graph must have the same features and classes, which are matched by name (see `prepare`), and its token
-        lists the same layout. Make them from `run.prepare(graph)`.
+        The graph must have the same features and classes, which are matched by name (see `prepare`).
+
+        Parameters
+        ----------
+        graph
+            As it is, before its features are prepared.
+        tokens
+            Token lists of `run.prepare(graph)`, with the same layout. Without them, the graph must be a later state of
+            the run's own: nodes are matched by name, and lists are brought up to date.
+        refresh : "new", "affected" or "all"
+            Which of these lists are made anew: of new nodes, also of old nodes that a change can reach, or all.
         """
+        if self.config.model.adjacency_rows and graph.num_nodes != self.about["num_nodes"]:
+            raise GraphError("the model knows nodes by their links (adjacency_rows): it cannot read another graph")
+        if tokens is None:
+            return self._on_later(graph, refresh)
         graph = self._prepared_for(graph, tokens)
         if graph.num_features != self.about["num_features"]:
             raise GraphError(
@@ -551,11 +566,21 @@ class Run:
                 f"{tokens.path} has content neighbours by {tokens.settings.content}, the model was trained with those "
                 f"by {self.store.settings.content}"
             )
-        if self.config.model.adjacency_rows and graph.num_nodes != self.about["num_nodes"]:
-            raise GraphError("the model knows nodes by their links (adjacency_rows): it cannot read another graph")
         if self.split.train.max() >= graph.num_nodes:
             raise GraphError(f"training node {self.split.train.max()} is not in the graph of {graph.num_nodes} nodes")
         return replace(self, other_graph=graph, other_tokens=tokens)
+
+    def _on_later(self, graph: Graph, refresh: str) -> Run:
+        """Return the run on a later state of its graph, with lists in memory."""
+        from ..tokens.growth import later_lists
+
+        later, train = align(self.graph, self.prepare(graph)), self.split.train
+        if later.labels is not None and self.graph.labels is not None:
+            labels = np.array(later.labels)  # the model knows training nodes by the labels that it was trained with
+            labels[train] = np.asarray(self.graph.labels)[train]
+            later = replace(later, labels=labels)
+        lists = later_lists(self.store, self.graph, later, refresh=refresh, train=train)
+        return replace(self, other_graph=later, other_tokens=lists)
 
     def _prepared_for(self, graph: Graph, tokens: TokenStore) -> Graph:
         """Return the graph with prepared features; refuse token lists of others."""

@@ -78,7 +78,7 @@ def tokenize(
     config = adapt_tokens(config or TokenConfig(), graph, nodes)
     settings = resolve(config, graph, nodes, kinds)
     threads = default_threads(threads)
-    identity = _identity(graph, nodes, config=config, settings=settings, kinds=kinds)
+    identity = make_identity(graph, nodes, config=config, settings=settings, kinds=kinds)
     folder = Path(out)
     if (folder / MANIFEST).is_file():
         return TokenStore.open(folder).check(identity)
@@ -107,11 +107,11 @@ def check_tokens(graph: Graph, train: Any, config: TokenConfig, out: str | Path,
         nodes = np.unique(check_sources(train, graph.num_nodes, "train"))
         config = adapt_tokens(config, graph, nodes)
         settings = resolve(config, graph, nodes, kinds)
-        TokenStore.open(out).check(_identity(graph, nodes, config=config, settings=settings, kinds=kinds))
+        TokenStore.open(out).check(make_identity(graph, nodes, config=config, settings=settings, kinds=kinds))
 
 
-def _identity(
-    graph: Graph, train: Train, *, config: TokenConfig, settings: TokenConfig, kinds: Sequence[Kind]
+def make_identity(
+    graph: Graph, train: Train, *, config: TokenConfig, settings: TokenConfig, kinds: Sequence[Kind] = ()
 ) -> dict[str, str]:
     """Return what the bytes of a store depend on, by name. Only training nodes' labels are part of it.
 

@@ -59,6 +59,18 @@ class Step:
             data[arcs] = data[arcs] * left * self.right[adjacency.indices[arcs]]
         return sp.csr_matrix((data, adjacency.indices, adjacency.indptr), shape=adjacency.shape, copy=False)
 
+    def rows(self, nodes: NDArray[np.int64]) -> sp.csr_matrix:
+        """Return some rows of P, with the bits they have in `matrix`."""
+        adjacency = self.graph.to_scipy()[nodes]
+        if self.self_loops:
+            ones = np.ones(len(nodes), dtype=np.float32)
+            own = sp.csr_matrix((ones, nodes, np.arange(len(nodes) + 1)), shape=adjacency.shape)
+            adjacency = (adjacency + own).tocsr()
+        adjacency.sort_indices()
+        left = np.repeat(self.left[nodes], np.diff(adjacency.indptr))
+        data = (adjacency.data * left * self.right[adjacency.indices]).astype(np.float32)
+        return sp.csr_matrix((data, adjacency.indices, adjacency.indptr), shape=adjacency.shape, copy=False)
+
     def times_dense(self, features: Array, rows: range, *, threads: int) -> NDArray[np.float32]:
         """Return consecutive rows of P times a dense matrix. Each thread takes rows with as many arcs as the others'.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,13 @@ class TokenStore(TokenLists):
         The folder.
     identity : dict
         Hashes of what it was made from: adjacency, features, training nodes and their labels, settings.
+    growth : dict
+        For lists that `update` brought up to date: nodes at the last fresh start, and what was added since.
     """
 
     path: Path = Path()
     identity: dict[str, str] = field(default_factory=dict)
+    growth: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def open(cls, path: str | Path) -> TokenStore:
@@ -60,6 +63,7 @@ class TokenStore(TokenLists):
         gone = {f"setting {name}" for name in REMOVED["tokens"]}
         identity = {name: value for name, value in meta["identity"].items() if name not in gone}
         store = cls(config=config, arrays=arrays, more_kinds=more_kinds, path=folder, identity=identity)
+        store = replace(store, growth=dict(meta.get("growth", {})))
         for kind, width in places_before(store.layout.counts, settings).items():
             shared = store.shared(kind)
             if shared is None or shared.shape != (num_nodes, width):

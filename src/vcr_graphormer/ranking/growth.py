@@ -1,0 +1,112 @@
+"""Rank on a graph that has grown, without preparing everything anew.
+
+The vectors of the second level stay as they were; new nodes join the clusters of their neighbours. A walk starts
+locally, on the arcs of today, and only its far part reads the older vectors. So a new node costs no more than a push.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ..base.checks import Array
+from ..data.graph import Graph
+from ..errors import GraphError
+from .connections import Connections
+from .exact import super_edge_weight
+from .kernels.scans import weighted_degrees
+from .pagerank import Ranker, members_of
+from .reachability import reachability
+from .second_level import TINY, make_arcs
+
+
+def join_clusters(graph: Graph, assignment: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return the cluster of every node: those without one take the one that most of their edge weight leads to.
+
+    Nodes that are linked only to others without a cluster follow in later rounds. Those without any link to a cluster
+    stay without, -1. Direction is ignored; ties go to the smaller cluster.
+
+    Parameters
+    ----------
+    assignment
+        The clusters of the first nodes, -1 for none; the nodes after these are new.
+
+    >>> path = Graph.from_edges([[0, 1, 2], [1, 2, 3]])
+    >>> join_clusters(path, np.array([0, 1], dtype=np.int32)).tolist()
+    [0, 1, 1, 1]
+    """
+    more = np.full(graph.num_nodes - len(assignment), -1, dtype=np.int32)
+    result = np.concatenate([assignment, more])
+    owner, neighbour, weight = _arcs_of(graph, np.flatnonzero(result < 0))
+    while True:
+        open_arcs = (result[owner] < 0) & (result[neighbour] >= 0)
+        if not open_arcs.any():
+            return result
+        # One entry per node and cluster, with the weight between them; per node, the heaviest comes first.
+        nodes, clusters = owner[open_arcs], result[neighbour[open_arcs]]
+        pairs = sp.coo_matrix((weight[open_arcs], (nodes, clusters)), shape=(graph.num_nodes, int(result.max()) + 1))
+        pairs = sp.coo_matrix(pairs.tocsr())
+        best = np.lexsort((pairs.col, -pairs.data, pairs.row))
+        node, place = np.unique(pairs.row[best], return_index=True)
+        result[node] = pairs.col[best][place]
+
+
+def _arcs_of(graph: Graph, nodes: NDArray[np.int64]) -> tuple[Array, Array, Array]:
+    """Return source, target and weight of the arcs of some nodes; of both directions."""
+    matrix = graph.to_scipy()
+    rows = matrix[nodes]
+    if graph.directed:
+        rows = rows + matrix[:, nodes].T
+    arcs = sp.coo_matrix(rows)
+    return nodes[arcs.row], arcs.col.astype(np.int64), arcs.data.astype(np.float64)
+
+
+def grow_ranker(ranker: Any, before: Graph, graph: Graph, connections: Connections) -> Any:
+    """Return a ranker for a graph that has grown.
+
+    A `Ranker` keeps its second level. Others are prepared anew, which costs them one pass over the data.
+
+    Parameters
+    ----------
+    ranker
+        The ranker of the graph `before`.
+    connections
+        Super nodes with the new members.
+    """
+    if graph.num_nodes < before.num_nodes:
+        raise GraphError(f"the graph has {graph.num_nodes} nodes, fewer than the {before.num_nodes} before")
+    if not isinstance(ranker, Ranker):
+        return type(ranker).prepare(graph, connections)
+    vectors, more = ranker.vectors, graph.num_nodes - before.num_nodes
+    clusters = len(vectors.spill) - 1
+    # The weight of a super edge stays what it was, or the local part would not fit the older vectors.
+    arcs = make_arcs(graph, super_edge_weight(before))
+    out, into = weighted_degrees(arcs.indptr, arcs.indices, arcs.weights)
+    is_member = connections.assignment >= 0
+    total, mass = out + is_member, np.maximum(into + is_member, TINY)[before.num_nodes :]
+    limit = np.maximum(total, TINY).astype(np.float32)
+    limit[vectors.hubs] = np.inf
+    # Hubs have a group of their own, which none joins. A node without any other neighbour may lie in any.
+    joined = np.maximum(join_clusters(graph, coarse_of(ranker))[before.num_nodes :], 0)
+    group = np.concatenate([vectors.group, joined])
+    supers = len(vectors.ptr) - 1 - clusters - len(vectors.hubs)
+    grown = vectors._replace(
+        total=total,
+        limit=limit,
+        members=connections.sizes.astype(np.float64),
+        group=group.astype(np.int32),
+        mass=np.concatenate([vectors.mass, mass.astype(np.float32)]),  # of old nodes: as the older vectors count it
+        vector_of=np.concatenate([vectors.vector_of, group[before.num_nodes :] + supers]).astype(np.int32),
+        row_ptr=np.concatenate([vectors.row_ptr, np.full(more, vectors.row_ptr[-1])]),
+        **reachability(graph, connections.assignment, connections.count),
+    )
+    return Ranker(arcs, connections.assignment, grown, members_of(connections), ranker.visits, graph.directed)
+
+
+def coarse_of(ranker: Ranker) -> NDArray[np.int32]:
+    """Return the coarse clusters behind the second level of a ranker; -1 for hubs, which stand for themselves."""
+    clusters = len(ranker.vectors.spill) - 1
+    return np.where(ranker.vectors.group < clusters, ranker.vectors.group, -1).astype(np.int32)

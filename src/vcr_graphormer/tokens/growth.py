@@ -1,0 +1,520 @@
+"""Bring token lists up to date for a graph that has grown, without making all of them anew.
+
+How much is done is called refresh:
+
+- `new`: lists and hops of new nodes. The second level of the ranking and all old rows stay as they are.
+- `affected`: also old nodes whose list a new node or edge can change, and the hops of all nodes near a change.
+- `all`: everything, as `tokenize` does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ..base.checks import Array
+from ..base.folders import MANIFEST, digest, is_intact, write_manifest
+from ..base.jobs import JobFolder, Progress
+from ..data.contract import Features
+from ..data.graph import Graph
+from ..errors import ConfigError, GraphError, StoreError
+from ..ranking.connections import Connections
+from ..ranking.growth import coarse_of, grow_ranker, join_clusters
+from ..ranking.ranker import check_ranking
+from .build import make_identity, tokenize
+from .distinct import leave_repeats_out, places_before
+from .hops import Step
+from .kinds import Kind, kinds_of
+from .lists import TokenLists, coarse_clusters, hop_arrays, make_lists, preparation
+from .store import FORMAT_VERSION, KIND, TokenStore
+
+NEW, AFFECTED, ALL = "new", "affected", "all"
+REFRESH = (NEW, AFFECTED, ALL)
+# A changed node looks back at so many nodes whose lists it may enter (docs/log.md, "growing graphs").
+LOOKED_BACK = 64
+# An old list is made anew if a changed node scores at least this fraction of its last score there.
+ENTERS = 0.5
+RANKERS = "rankers"  # folder in a store
+_ROWS_AT_ONCE = 1 << 16
+# Up to this fraction of new nodes `affected` keeps the second level of the ranking.
+FROZEN_UP_TO = 0.02
+# Beyond this fraction of new nodes the second level no longer knows the graph: start afresh.
+MOST_NEW = 0.2
+
+
+@dataclass(frozen=True, eq=False)
+class Patched:
+    """An array of the store with some rows replaced and new ones at its end.
+
+    Attributes
+    ----------
+    old : [n, …]
+        The rows of before.
+    rows : int64 [r]
+        The rows that are replaced or new, ascending.
+    values : [r, …]
+        Their content.
+    """
+
+    old: Array
+    rows: NDArray[np.int64]
+    values: Array
+    num_rows: int
+
+    def take(self, rows: NDArray[np.int64]) -> Array:
+        """Return some rows."""
+        place = np.searchsorted(self.rows, rows)
+        place[place == len(self.rows)] = 0
+        fresh = self.rows[place] == rows if len(self.rows) else np.zeros(len(rows), dtype=np.bool_)
+        result = np.empty((len(rows), *self.old.shape[1:]), dtype=self.old.dtype)
+        result[fresh] = self.values[place[fresh]]
+        result[~fresh] = self.old[rows[~fresh]]
+        return result
+
+    def blocks(self) -> Iterator[Array]:
+        """Yield all rows, some at a time."""
+        for start in range(0, self.num_rows, _ROWS_AT_ONCE):
+            yield self.take(np.arange(start, min(start + _ROWS_AT_ONCE, self.num_rows)))
+
+
+@dataclass(frozen=True, eq=False)
+class Growth:
+    """What changed between two states of a graph; old nodes have the same numbers in both.
+
+    Attributes
+    ----------
+    before, graph : Graph
+        Then and now.
+    """
+
+    before: Graph
+    graph: Graph
+
+    def check(self) -> Growth:
+        """Refuse a graph that is no later state of the other."""
+        old, new = self.before, self.graph
+        if new.num_nodes < old.num_nodes:
+            raise GraphError(
+                f"the graph has {new.num_nodes:,} nodes, fewer than the {old.num_nodes:,} before: keep nodes that are "
+                f"gone, without edges, or tokenize anew"
+            )
+        if (old.names is None) != (new.names is None) or (
+            old.names is not None and new.names is not None and (old.names != new.names[: old.num_nodes]).any()
+        ):
+            raise GraphError("the first nodes have other names than before: old nodes must keep their order")
+        for name in ("num_features", "directed", "task"):
+            if getattr(old, name) != getattr(new, name):
+                raise GraphError(f"{name} was {getattr(old, name)} and is {getattr(new, name)}: tokenize anew")
+        return self
+
+    @cached_property
+    def new(self) -> NDArray[np.int64]:
+        """Return the new nodes."""
+        return np.arange(self.before.num_nodes, self.graph.num_nodes)
+
+    @cached_property
+    def _kept(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the places of the arcs between old nodes in the graph of now, and which old nodes have others."""
+        graph, count = self.graph, self.before.num_nodes
+        ends = np.asarray(graph.indices[: graph.indptr[count]])
+        among_old = ends < count
+        starts = np.concatenate([[0], np.cumsum(among_old)])[graph.indptr[: count + 1]]
+        return np.flatnonzero(among_old), np.diff(starts) < graph.degrees[:count]
+
+    @cached_property
+    def old_to_old(self) -> NDArray[np.int64]:
+        """Return the old nodes with a new, changed or lost edge to another old node."""
+        old, new, count = self.before, self.graph, self.before.num_nodes
+        if (old.weights is None) != (new.weights is None):
+            raise GraphError("edges have weights in only one of the two graphs: tokenize anew")
+        places, _ = self._kept
+        kept = sp.csr_matrix((self._values(new)[places], np.asarray(new.indices)[places], self._pointers(places)))
+        same = np.array_equal(kept.indptr, old.indptr) and np.array_equal(kept.indices, old.indices)
+        if same and (old.weights is None or np.array_equal(kept.data, old.weights)):
+            return np.empty(0, dtype=np.int64)
+        kept.resize(count, count)
+        earlier = sp.csr_matrix((self._values(old), old.indices, old.indptr), shape=(count, count))
+        return np.unique((kept != earlier).nonzero()[0]).astype(np.int64)
+
+    def _pointers(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return where the kept arcs of each old node begin."""
+        return np.searchsorted(places, np.asarray(self.graph.indptr[: self.before.num_nodes + 1]))
+
+    @staticmethod
+    def _values(graph: Graph) -> Array:
+        return np.ones(graph.num_arcs, dtype=np.float32) if graph.weights is None else np.asarray(graph.weights)
+
+    @cached_property
+    def changed(self) -> NDArray[np.int64]:
+        """Return the old nodes whose edges, or their weights, are others than before."""
+        _, has_new = self._kept
+        has_new = has_new.copy()
+        has_new[self.old_to_old] = True
+        return np.flatnonzero(has_new)
+
+    @cached_property
+    def other_features(self) -> NDArray[np.int64]:
+        """Return the old nodes whose features are others than before."""
+        old: Any = self.before.features
+        new: Any = self.graph.features
+        if old is None:
+            return np.empty(0, dtype=np.int64)
+        first = new[: self.before.num_nodes]
+        if sp.issparse(old):
+            return np.unique((old != first).nonzero()[0]).astype(np.int64)
+        return np.flatnonzero((np.asarray(old) != np.asarray(first)).any(axis=1))
+
+    def around(self, steps: int) -> list[NDArray[np.int64]]:
+        """Return the nodes whose hop 1, 2, … differs from before: those so many steps from a change."""
+        adjacency = self.graph.to_scipy()
+        near = np.zeros(self.graph.num_nodes, dtype=np.bool_)
+        near[np.concatenate([self.new, self.changed, self.other_features])] = True
+        sets = []
+        for _ in range(steps):
+            near |= adjacency.dot(near.astype(np.float32)) > 0
+            sets.append(np.flatnonzero(near))
+        return sets
+
+
+@dataclass(frozen=True, eq=False)
+class Rankers:
+    """The rankers behind a store, kept beside it, so that new nodes can be ranked at any time."""
+
+    store: TokenStore
+    before: Graph
+    threads: int | None
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Return the kinds of the store that have tokens."""
+        if self.store.more_kinds:
+            raise ConfigError("kinds of neighbours of your own cannot be brought up to date: tokenize anew")
+        return tuple(kind for kind in kinds_of(self.store.settings) if kind.count(self.store.settings))
+
+    @cached_property
+    def coarse(self) -> NDArray[np.int32]:
+        """Make the clusters of the second level again, as they were."""
+        return coarse_clusters(self.before, self.store.settings)
+
+    def connections(self, kind: Kind) -> Connections:
+        """Return the super nodes of a kind, as the store has them."""
+        assignment = np.asarray(self.store.assignment(kind.name))
+        return Connections(assignment, int(assignment.max(initial=-1)) + 1)
+
+    def open(self, kind: Kind) -> Any:
+        """Return the ranker of a kind: from its folder in the store, or prepared and put there."""
+        folder, ranker = self.store.path / RANKERS / kind.name, kind.ranker()
+        if is_intact(folder):
+            return ranker.open(folder, self.before)
+        coarse = self.coarse if ranker.uses_clusters else None
+        how = preparation(self.store.settings, coarse, self.threads)
+        prepared = ranker.prepare(self.before, self.connections(kind), **how)
+        prepared.save(folder, self.before)
+        return prepared
+
+
+@dataclass(frozen=True, eq=False)
+class Update:
+    """The lists and hops of a graph that has grown, as rows that replace those of the store.
+
+    Attributes
+    ----------
+    store : TokenStore
+        The lists of before.
+    growth : Growth
+        What changed since.
+    refresh : str
+        `new` or `affected`.
+    threads : int or None
+        Default: all cores.
+    """
+
+    store: TokenStore
+    growth: Growth
+    refresh: str
+    threads: int | None = None
+
+    @property
+    def graph(self) -> Graph:
+        """Return the graph of now."""
+        return self.growth.graph
+
+    @cached_property
+    def rankers(self) -> dict[str, tuple[Kind, Any, Connections]]:
+        """Return kind, ranker and super nodes of now, by the name of the kind."""
+        kept = Rankers(self.store, self.growth.before, self.threads)
+        grown = {}
+        # A few new nodes hardly change the far part of a walk; many do. Its clusters can stay, so METIS is not needed.
+        frozen = self.refresh == NEW or len(self.growth.new) <= FROZEN_UP_TO * self.growth.before.num_nodes
+        for kind in kept.kinds:
+            connections, ranker = self._connections(kind, kept.connections(kind)), kept.open(kind)
+            if frozen or not kind.ranker().uses_clusters:
+                ranker = grow_ranker(ranker, self.growth.before, self.graph, connections)
+            else:
+                coarse = np.maximum(join_clusters(self.graph, coarse_of(ranker)), 0)
+                how = preparation(self.store.settings, coarse, self.threads)
+                ranker = kind.ranker().prepare(self.graph, connections, **how)
+            grown[kind.name] = (kind, ranker, connections)
+        return grown
+
+    def _connections(self, kind: Kind, old: Connections) -> Connections:
+        """Let new nodes join: the cluster of their neighbours, that of the nearest mean features, or no label."""
+        more = np.full(len(self.growth.new), -1, dtype=np.int32)
+        if kind.name == "structure":
+            return Connections(join_clusters(self.graph, old.assignment), old.count)
+        if kind.name == "content" and self.store.settings.content == "features" and len(more):
+            more = _nearest_mean(self.graph, old, self.growth.new)
+        return Connections(np.concatenate([old.assignment, more]), old.count)
+
+    @cached_property
+    def rows(self) -> NDArray[np.int64]:
+        """Return the nodes whose lists are made: new ones, and affected ones if they are wanted."""
+        if self.refresh == NEW:
+            return self.growth.new
+        affected = [self.growth.new]
+        for kind, ranker, _ in self.rankers.values():
+            affected.append(self._entered(kind, ranker))
+        return np.unique(np.concatenate(affected))
+
+    def _entered(self, kind: Kind, ranker: Any) -> NDArray[np.int64]:
+        """Return the old nodes that changed, and those in whose lists a changed node stands or may stand.
+
+        PageRank of an undirected graph is reversible, π_u(c) d_u = π_c(u) d_c, and similarities are symmetric. So the
+        ranking of a changed node c tells its score in the lists of others.
+        """
+        growth, old = self.growth, self.growth.before.num_nodes
+        by_pagerank = hasattr(ranker, "vectors")
+        sources = np.concatenate([growth.old_to_old if by_pagerank else growth.changed, growth.new])
+        if kind.ranker().__name__ == "HopFeatureRanker":  # the features of a hop change with the neighbours
+            sources = np.concatenate([growth.changed, growth.other_features, growth.new])
+        if not len(sources):
+            return np.empty(0, dtype=np.int64)
+        effort = kind.effort(self.store.settings) | {"leave_out": False}
+        ranking = ranker.rank(sources, LOOKED_BACK, threads=self.threads, **effort)
+        seen = (ranking.ids >= 0) & (ranking.ids < old)
+        others, scores = ranking.ids[seen], ranking.scores[seen].astype(np.float64)
+        if by_pagerank:
+            total = ranker.vectors.total
+            owner = np.broadcast_to(ranking.sources[:, None], ranking.ids.shape)[seen]
+            scores = scores * total[owner] / np.maximum(total[others], np.finfo(np.float64).tiny)
+        last = np.asarray(self.store.scores(kind.name)[:, -1], dtype=np.float64)
+        entered = others[scores >= ENTERS * last[others]].astype(np.int64)
+        changed = sources[sources < old]
+        is_changed = np.zeros(old + 1, dtype=np.bool_)  # the last entry stands for padding, -1
+        is_changed[changed] = True
+        listed = np.flatnonzero(is_changed[np.asarray(self.store.ids(kind.name))].any(axis=1))
+        return np.concatenate([entered, listed, changed])
+
+    def lists(self) -> dict[str, Patched]:
+        """Return ids, scores and shared scores of every kind, by the names of a store's arrays."""
+        settings, counts = self.store.settings, dict(self.store.layout.counts)
+        before, arrays = places_before(counts, settings), dict[str, Array]()
+        total = self.graph.num_nodes
+        result: dict[str, Patched] = {}
+        for name, count in counts.items():
+            own: dict[str, Array]
+            if count:
+                kind, ranker, connections = self.rankers[name]
+                more = before.get(name, 0)
+                ranking = ranker.rank(self.rows, count + more, threads=self.threads, **kind.effort(settings, more))
+                check_ranking(ranking, count + more, limit=total)
+                own = {"ids": ranking.ids, "scores": ranking.scores.astype(settings.score_type)}
+                if more:
+                    earlier = np.concatenate([ids for key, ids in arrays.items() if key.endswith("_ids")], 1)
+                    how: dict[str, Any] = {"count": count, "score_type": settings.score_type}
+                    own = leave_repeats_out(ranking.ids, ranking.scores, earlier=earlier, **how)
+                assignment = connections.assignment
+            else:
+                own = {"ids": np.empty((len(self.rows), 0), np.int32)}
+                own["scores"] = np.empty((len(self.rows), 0), settings.score_type)
+                assignment = np.concatenate([self.store.assignment(name), np.full(len(self.growth.new), -1, np.int32)])
+            arrays |= {f"{name}_{part}": array for part, array in own.items()}
+            for part, array in own.items():
+                result[f"{name}_{part}"] = Patched(self.store.arrays[f"{name}_{part}"], self.rows, array, total)
+            fresh = np.arange(self.growth.before.num_nodes, total)
+            old = np.asarray(self.store.assignment(name))
+            result[f"{name}_assignment"] = Patched(old, fresh, assignment[fresh], total)
+        return result
+
+    def hops(self) -> Iterator[tuple[int, Any]]:
+        """Yield the number and the matrix of each hop: `Patched` if it is dense, CSR if it is sparse."""
+        hops = self.store.num_hops
+        sets = [self.growth.new] * hops if self.refresh == NEW else self.growth.around(hops)
+        if not hops:
+            return
+        step = Step.of(self.graph, self.store.settings.self_loops)
+        current: Any = self.graph.features
+        for number, rows in enumerate(sets, start=1):
+            old: Any = self.store.hop(number)
+            matrix = step.rows(rows)
+            used = np.zeros(self.graph.num_nodes, dtype=np.bool_)
+            used[matrix.indices] = True
+            place = np.cumsum(used) - 1
+            shape = (len(rows), int(used.sum()))
+            compact = sp.csr_matrix((matrix.data, place[matrix.indices], matrix.indptr), shape)
+            product = compact @ _take(current, np.flatnonzero(used))
+            if sp.issparse(old):
+                current = _patched_csr(old, rows, sp.csr_matrix(product), num_rows=self.graph.num_nodes)
+            else:
+                dense = product.toarray() if sp.issparse(product) else product
+                current = Patched(old, rows, dense.astype(np.float32, copy=False), self.graph.num_nodes)
+            yield number, current
+
+    def arrays(self) -> dict[str, Array]:
+        """Return all arrays of the lists in memory, by name."""
+        arrays = {name: patched.take(np.arange(patched.num_rows)) for name, patched in self.lists().items()}
+        for number, hop in self.hops():
+            whole = hop.take(np.arange(hop.num_rows)) if isinstance(hop, Patched) else hop
+            arrays |= hop_arrays(number, whole)
+        return arrays
+
+    def keep_rankers(self, folder: Path) -> None:
+        """Keep the rankers that have a second level, for the next update; others are quickly prepared."""
+        for name, (_, ranker, _) in self.rankers.items():
+            if hasattr(ranker, "vectors") and not is_intact(folder / RANKERS / name):
+                ranker.save(folder / RANKERS / name, self.graph)
+
+    def to_lists(self) -> TokenLists:
+        """Return the lists in memory."""
+        return TokenLists(self.store.config, self.arrays(), self.store.more_kinds)
+
+
+def _take(matrix: Any, rows: NDArray[np.int64]) -> Any:
+    """Return some rows of features or of a hop, as float32."""
+    if isinstance(matrix, Patched):
+        return matrix.take(rows)
+    taken = matrix[rows]
+    return taken if sp.issparse(taken) else np.asarray(taken, dtype=np.float32)
+
+
+def _patched_csr(old: Features, rows: NDArray[np.int64], values: sp.csr_matrix, *, num_rows: int) -> sp.csr_matrix:
+    """Return sparse rows of before with some replaced and new ones at the end."""
+    order = np.arange(num_rows)
+    place = np.searchsorted(rows, order)
+    place[place == len(rows)] = 0
+    fresh = rows[place] == order if len(rows) else np.zeros(num_rows, dtype=np.bool_)
+    pick = np.where(fresh, old.shape[0] + place, np.minimum(order, old.shape[0] - 1))
+    values.sort_indices()
+    joined = sp.csr_matrix(sp.vstack([old, values], format="csr")[pick])
+    joined.sort_indices()
+    return joined
+
+
+def _nearest_mean(graph: Graph, clusters: Connections, nodes: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return the cluster with the nearest mean of features, for each of some nodes."""
+    members, features = np.flatnonzero(clusters.assignment >= 0), cast(Any, graph.features)
+    weights = 1.0 / clusters.sizes[clusters.assignment[members]]
+    shape = (clusters.count, graph.num_nodes)
+    sums = sp.csr_matrix((weights, (clusters.assignment[members], members)), shape=shape) @ features
+    means = sums.toarray() if sp.issparse(sums) else sums
+    # |x - m|² without |x|², which is the same for all clusters
+    distances = np.square(means).sum(axis=1) - 2 * np.asarray(features[nodes] @ means.T)
+    nearest: NDArray[np.int32] = distances.argmin(axis=1).astype(np.int32)
+    return nearest
+
+
+def update(
+    store: TokenStore,
+    graph: Graph,
+    out: str | Path = "tokens",
+    *,
+    before: Graph,
+    refresh: str = AFFECTED,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> TokenStore:
+    """Bring the token lists of a graph that has grown up to date, in a new folder.
+
+    Parameters
+    ----------
+    store
+        The token lists of before. The first call keeps its rankers in the folder of this store.
+    graph
+        The graph of now: nodes of before first, in their order (`Graph.extend`).
+    before
+        The graph that the store was made from.
+    refresh : "new", "affected" or "all"
+        How much to make anew, see `vcr_graphormer.tokens.growth`.
+    """
+    _check_refresh(refresh)
+    growth = Growth(before, graph).check()
+    _check_before(store, before)
+    train = training_nodes(store)
+    given = replace(store.settings, content=store.identity["setting content"])
+    if refresh == ALL:
+        return tokenize(graph, train, given, out, threads=threads, progress=progress)
+    folder, show = Path(out), progress or (lambda *_: None)
+    identity = make_identity(graph, train, config=given, settings=store.settings)
+    identity |= {"grown from": digest(np.array(sorted(store.identity.items()))), "refresh": refresh}
+    if (folder / MANIFEST).is_file():
+        return TokenStore.open(folder).check(identity)
+    job = Update(store, growth, refresh, threads)
+    with JobFolder(folder, identity) as work:
+        show("lists", 0, 1)
+        arrays: dict[str, Array] = {}
+        for name, patched in job.lists().items():
+            shape = (patched.num_rows, *patched.old.shape[1:])
+            arrays[name] = work.write_blocks(name, shape, patched.old.dtype.str, patched.blocks())
+        show("lists", 1, 1)
+        for number, hop in job.hops():
+            if isinstance(hop, Patched):
+                shape = (hop.num_rows, *hop.old.shape[1:])
+                arrays[f"hop_{number}"] = work.write_blocks(f"hop_{number}", shape, "float32", hop.blocks())
+            else:
+                arrays |= {name: work.write(name, array) for name, array in hop_arrays(number, hop).items()}
+            show("hop features", number, store.num_hops)
+        meta = {"config": store.config, "identity": identity, "growth": staleness(store, growth, job)}
+        job.keep_rankers(folder)
+        write_manifest(folder, KIND, version=FORMAT_VERSION, arrays=arrays, meta=meta, checksums=work.checksums)
+        work.end()
+    return TokenStore.open(folder)
+
+
+def later_lists(
+    store: TokenLists, before: Graph, graph: Graph, *, refresh: str = AFFECTED, train: NDArray[np.int64]
+) -> TokenLists:
+    """Return the lists of a graph that has grown, in memory; like `update`, without a folder."""
+    _check_refresh(refresh)
+    growth = Growth(before, graph).check()
+    if refresh == ALL:
+        return make_lists(graph, train, store.settings)
+    if not isinstance(store, TokenStore):
+        raise ConfigError("lists in memory cannot be brought up to date: begin with the run itself")
+    return Update(store, growth, refresh).to_lists()
+
+
+def _check_refresh(refresh: str) -> None:
+    if refresh not in REFRESH:
+        raise ConfigError(f"refresh is {refresh!r}; it must be {', '.join(REFRESH[:-1])} or {REFRESH[-1]}")
+
+
+def staleness(store: TokenStore, growth: Growth, job: Update) -> dict[str, Any]:
+    """Return how far the lists are from those of a fresh start: numbers since the last one."""
+    earlier: Mapping[str, Any] = store.growth
+    return {
+        "nodes": int(earlier.get("nodes", growth.before.num_nodes)),
+        "new": int(earlier.get("new", 0)) + len(growth.new),
+        "changed": int(earlier.get("changed", 0)) + len(growth.changed),
+        "updates": int(earlier.get("updates", 0)) + 1,
+        "refresh": job.refresh,
+    }
+
+
+def training_nodes(store: TokenStore) -> NDArray[np.int64] | None:
+    """Return the training nodes whose labels made the content connections; None if no labels did."""
+    if store.settings.content != "labels" or not store.settings.content_tokens:
+        return None
+    return np.flatnonzero(np.asarray(store.assignment("content")) >= 0)
+
+
+def _check_before(store: TokenStore, before: Graph) -> None:
+    for name in ("adjacency", "features"):
+        if store.identity.get(f"graph {name}") != before.fingerprints[name]:
+            raise StoreError(f"{store.path} was not made from this graph: its {name} differ")
