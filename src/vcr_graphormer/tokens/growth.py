@@ -246,16 +246,22 @@ class Update:
         """Return the graph of now."""
         return self.growth.graph
 
+    @property
+    def frozen(self) -> bool:
+        """Return whether the second level of the ranking stays as it was.
+
+        A few new nodes hardly change the far part of a walk; many do. Its clusters can stay, so METIS is not needed.
+        """
+        return self.refresh == NEW or len(self.growth.new) <= FROZEN_UP_TO * self.growth.before.num_nodes
+
     @cached_property
     def rankers(self) -> dict[str, tuple[Kind, Any, Connections]]:
         """Return kind, ranker and super nodes of now, by the name of the kind."""
         kept = Rankers(self.store, self.growth.before, self.threads)
         grown = {}
-        # A few new nodes hardly change the far part of a walk; many do. Its clusters can stay, so METIS is not needed.
-        frozen = self.refresh == NEW or len(self.growth.new) <= FROZEN_UP_TO * self.growth.before.num_nodes
         for kind in kept.kinds:
             connections, ranker = self._connections(kind, kept.connections(kind)), kept.open(kind)
-            if frozen or not kind.ranker().uses_clusters:
+            if self.frozen or not kind.ranker().uses_clusters:
                 ranker = grow_ranker(ranker, self.growth.before, self.graph, connections)
             else:
                 coarse = np.maximum(join_clusters(self.graph, coarse_of(ranker)), 0)
