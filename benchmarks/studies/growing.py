@@ -2,10 +2,11 @@
 
     python -m benchmarks growing --data ROOT     about half an hour on two cores
 
-A model is trained on a graph without some of its nodes, drawn at random. Then these nodes come back with their edges. For
-each depth: the overlap of lists with those of a fresh start (`all`), and with those that rank all nodes on the clusters of
-the update (METIS alone changes lists, too); how many predictions are those of `all`; accuracy on the new nodes; seconds,
-as a fraction of those of `all`. The generated graph has 100,000 nodes and 10^6 edges. Writes results/growing.json.
+A model is trained on a graph without some of its nodes, drawn at random. Then these nodes come back with their edges.
+For each depth: the overlap of lists with those of a fresh start (`all`), and with those that rank all nodes on the
+clusters of the update (METIS alone changes lists, too); how many predictions are those of `all`; accuracy on the new
+nodes; seconds, as a fraction of those of `all`. The generated graph has 100,000 nodes and 10^6 edges. Writes
+results/growing.json.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 import vcr_graphormer as vcr
 from benchmarks.common import load_graph, new_parser, print_table, write_result
-from vcr_graphormer.tokens.growth import REFRESH, Growth, Update, update
+from vcr_graphormer.tokens.growth import REFRESH, Growth, Update
 
 GENERATED = "generated"
 GRAPHS = ("PubMed", "Photo", GENERATED)
@@ -84,11 +85,11 @@ def measure(name: str, root: str, fraction: float, epochs: int | None) -> list[d
         run = vcr.train(before, split, config, Path(folder) / "run", device="cpu", baselines="none")
         store = vcr.TokenStore.open(run.tokens_folder)
         now = run.prepare(after)
-        update(store, now, Path(folder) / "first", before=run.graph, refresh="new")  # keeps the rankers, compiles
+        vcr.update(store, now, Path(folder) / "first", before=run.graph, refresh="new")  # keeps the rankers, compiles
         runs, seconds, stores = {}, {}, {}
         for refresh in reversed(REFRESH):
             start = time.perf_counter()
-            stores[refresh] = update(store, now, Path(folder) / refresh, before=run.graph, refresh=refresh)
+            stores[refresh] = vcr.update(store, now, Path(folder) / refresh, before=run.graph, refresh=refresh)
             seconds[refresh] = time.perf_counter() - start
             runs[refresh] = run.on(after, stores[refresh])
         every = _Everything(store, Growth(run.graph, now), "affected").to_lists()
@@ -117,7 +118,7 @@ class _Everything(Update):
     """Rank all nodes, with the second level made anew, on the clusters of an update."""
 
     @property
-    def rows(self) -> NDArray[np.int64]:  # type: ignore[override]
+    def rows(self) -> NDArray[np.int64]:
         return np.arange(self.graph.num_nodes)
 
     @property

@@ -25,9 +25,9 @@ _NAMES = {
     "data.generated": ("digits", "generate"),
     "data.graph": ("Graph",),
     "data.metrics": ("PrecisionRecall", "Threshold"),
-    "data.preparation": ("Preparation",),
+    "data.columns.preparation": ("Preparation",),
     "data.readers.mapping": ("EdgeTable", "NodeTable"),
-    "data.schema": ("Schema",),
+    "data.columns.schema": ("Schema",),
     "data.split": ("Split",),
     "data.summary": ("GraphSummary",),
     "data.tasks": ("Target",),
@@ -66,13 +66,13 @@ _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 if TYPE_CHECKING:  # type checkers do not see names that are imported on first use
     from .base.checks import AUTO
+    from .data.columns.preparation import Preparation
+    from .data.columns.schema import Schema
     from .data.datasets import DataConfig, load_dataset, load_splits, paper_split
     from .data.generated import digits, generate
     from .data.graph import Graph
     from .data.metrics import PrecisionRecall, Threshold
-    from .data.preparation import Preparation
     from .data.readers.mapping import EdgeTable, NodeTable
-    from .data.schema import Schema
     from .data.split import Split
     from .data.summary import GraphSummary
     from .data.tasks import Target

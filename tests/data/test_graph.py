@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support import graphs, naive
 from vcr_graphormer import ConfigError, Graph, GraphError, StoreError
-from vcr_graphormer.data.schema import Column, Schema
+from vcr_graphormer.data.columns.schema import Column, Schema
 
 
 def rows(graph: Graph) -> list[list[int]]:

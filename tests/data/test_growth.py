@@ -40,7 +40,7 @@ def test_extending_equals_making_anew(seed: int, directed: bool, weighted: bool,
     grown = before.extend(
         features=features[old:] if new else None,
         labels=labels[old:] if new else None,
-        edges=tuple(second),
+        edges=(second[0], second[1]),
         weights=weights[1],
     )
     both = np.concatenate([first, second], 1)

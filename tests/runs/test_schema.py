@@ -11,7 +11,7 @@ import pytest
 import vcr_graphormer as vcr
 from tests.support.runs import CONFIG, named_graph
 from vcr_graphormer import DataConfig, Graph, GraphError, Run, Split, StoreError
-from vcr_graphormer.data.schema import Schema
+from vcr_graphormer.data.columns.schema import Schema
 
 NAMES = tuple(f"column{i}" for i in range(8))
 ORDER = [3, 1, 0, 2, 7, 5, 4, 6]

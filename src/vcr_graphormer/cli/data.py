@@ -12,9 +12,9 @@ from .options import ConfigFile, DataRoot, Settings, read_config, show_reading
 from .output import say
 
 if TYPE_CHECKING:
+    from ..data.columns.preparation import Preparation
     from ..data.datasets import DataConfig
     from ..data.graph import Graph
-    from ..data.preparation import Preparation
     from ..data.split import Split
     from ..data.summary import FeatureSummary
 
@@ -104,7 +104,7 @@ def _describe_features(graph: Graph, split: Split | None, config: DataConfig) ->
     """Print what each feature holds and what training will do to it."""
     from rich.table import Table
 
-    from ..data.preparation import Preparation
+    from ..data.columns.preparation import Preparation
     from ..data.summary import summarize_features
     from .console import cell, show
 

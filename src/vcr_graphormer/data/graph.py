@@ -16,6 +16,7 @@ from ..base.checks import Array
 from ..base.folders import digest, open_folder, verify_folder, write_folder
 from ..base.text import printable
 from ..errors import ConfigError, StoreError
+from .columns.schema import Schema
 from .contract import (
     Features,
     build_adjacency,
@@ -28,7 +29,6 @@ from .contract import (
     check_names,
 )
 from .conversion import class_ids, networkx_arguments, number_texts, pyg_arguments, scipy_arguments
-from .schema import Schema
 from .summary import GraphSummary, summarize
 from .tasks import TASKS, check_labels
 

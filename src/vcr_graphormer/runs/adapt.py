@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from ..base.checks import AUTO, unresolved
+from ..data.columns.preparation import Preparation
+from ..data.columns.schema import CATEGORY, DATE, OTHER, Schema
 from ..data.graph import Graph
 from ..data.metrics import THRESHOLD
-from ..data.preparation import Preparation
-from ..data.schema import CATEGORY, DATE, OTHER, Schema
 from ..data.split import Split
 from ..data.tasks import TASKS, Target, choose_metric, known_labels, name_classes
 from ..errors import ConfigError

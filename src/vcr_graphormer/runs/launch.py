@@ -20,10 +20,10 @@ from ..base.files import claim, read_json, replace_file, write_json
 from ..base.folders import MANIFEST, digest
 from ..base.jobs import Progress
 from ..base.progress import Bars, bars
+from ..data.columns.matching import schema_of
+from ..data.columns.schema import SCHEMA_FILE
 from ..data.datasets import is_published, with_absolute_paths
 from ..data.graph import Graph
-from ..data.matching import schema_of
-from ..data.schema import SCHEMA_FILE
 from ..data.split import PARTS, Split
 from ..data.tasks import CLASSIFICATION, TASKS, Target, choose_metric
 from ..errors import ConfigError, GraphError, StoreError

@@ -20,19 +20,18 @@ from ..base.jobs import Progress
 from ..base.problems import Problems
 from ..base.progress import bars
 from ..base.text import html_table
+from ..data.columns.matching import match, schema_of
+from ..data.columns.preparation import Preparation
+from ..data.columns.schema import SCHEMA_FILE, Schema
 from ..data.graph import Graph
 from ..data.growth import align
-from ..data.matching import match, schema_of
 from ..data.metrics import PrecisionRecall, Threshold, precision_recall, rarer
-from ..data.preparation import Preparation
-from ..data.schema import SCHEMA_FILE, Schema
 from ..data.split import PARTS, Split
 from ..data.tasks import TASKS, Target, name_classes
 from ..errors import ConfigError, GraphError, StoreError
 from ..model.batches import Inputs
 from ..model.inputs import make_inputs
 from ..model.transformer import VCRGraphormer
-from ..tokens.lists import TokenLists
 from ..tokens.store import TokenStore
 from ..training.checkpoint import HISTORY, load_tensors, read_history
 from ..training.devices import choose_micro_batch, choose_precision, find_device
@@ -92,7 +91,7 @@ class Run:
     about: dict[str, Any]
     device: torch.device
     other_graph: Graph | None = None
-    other_tokens: TokenLists | None = None
+    other_tokens: TokenStore | None = None
 
     @classmethod
     def open(cls, path: str | Path, device: str = "auto") -> Run:
@@ -204,7 +203,7 @@ class Run:
         return self.path / str(self.about["tokens"])
 
     @cached_property
-    def store(self) -> TokenLists:
+    def store(self) -> TokenStore:
         """Return the token lists of the graph."""
         if self.other_tokens is not None:
             return self.other_tokens

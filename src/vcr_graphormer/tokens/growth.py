@@ -484,16 +484,17 @@ def update(
 
 
 def later_lists(
-    store: TokenLists, before: Graph, graph: Graph, *, refresh: str = AFFECTED, train: NDArray[np.int64]
-) -> TokenLists:
-    """Return the lists of a graph that has grown, in memory; like `update`, without a folder."""
+    store: TokenStore, before: Graph, graph: Graph, *, refresh: str = AFFECTED, train: NDArray[np.int64]
+) -> TokenStore:
+    """Return the lists of a graph that has grown; like `update`, but in memory. Its folder is that of before."""
     _check_refresh(refresh)
     growth = Growth(before, graph).check()
+    if store.num_nodes != before.num_nodes:
+        raise ConfigError("a run on a later graph cannot be brought up to date again: begin with the run itself")
     if refresh == ALL:
-        return make_lists(graph, train, store.settings)
-    if not isinstance(store, TokenStore):
-        raise ConfigError("lists in memory cannot be brought up to date: begin with the run itself")
-    return Update(store, growth, refresh).to_lists()
+        return replace(store, arrays=make_lists(graph, train, store.settings).arrays, identity={}, growth={})
+    job = Update(store, growth, refresh)
+    return replace(store, arrays=job.arrays(), identity={}, growth=staleness(store, growth, job))
 
 
 def _check_refresh(refresh: str) -> None:

@@ -14,9 +14,9 @@ from ...base.checks import LARGEST_ID
 from ...base.jobs import Progress
 from ...base.problems import Problems
 from ...errors import GraphError, VCRError, unknown_name
+from ..columns.schema import CATEGORY, Schema
 from ..contract import add_up_edges, check_class_names, finish_adjacency
 from ..graph import Graph
-from ..schema import CATEGORY, Schema
 from ..tasks import TASKS, check_labels, unknown_label
 from .arrow import Again, Source, WrongTypeError, texts_of
 from .formats import LABEL, NODE, SOURCE, TARGET, WEIGHT

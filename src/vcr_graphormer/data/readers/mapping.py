@@ -11,7 +11,7 @@ from pathlib import Path
 from ...base.checks import setting
 from ...base.problems import Problems
 from ...errors import VCRError
-from ..schema import MOST_PROPOSED
+from ..columns.schema import MOST_PROPOSED
 from .arrow import MAPPED, Source, open_source
 
 # Words in the names of columns that tell what a column is, the surest first.

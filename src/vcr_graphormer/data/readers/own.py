@@ -18,10 +18,10 @@ from ...base.folders import MANIFEST
 from ...base.jobs import Progress
 from ...base.problems import MOST_SHOWN, Problems
 from ...errors import ConfigError, GraphError, StoreError, VCRError
+from ..columns.schema import Column as SchemaColumn
+from ..columns.schema import Schema
 from ..contract import Features
 from ..graph import Columns, Graph
-from ..schema import Column as SchemaColumn
-from ..schema import Schema
 from ..split import PARTS, Split, read_parts
 from ..tasks import unknown_label
 from .arrow import Frame, Source, open_source, to_arrow

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.problems import Problems
-from ..errors import StoreError, unknown_name
+from ...base.problems import Problems
+from ...errors import StoreError, unknown_name
 
 if TYPE_CHECKING:
     import pyarrow as pa

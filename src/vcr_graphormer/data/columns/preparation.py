@@ -10,11 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ..base.checks import Array, check_choice
-from ..base.files import read_json, write_json
-from ..errors import ConfigError, GraphError, StoreError
-from .datasets import PREPARE, SCALES, DataConfig
-from .graph import Graph
+from ...base.checks import Array, check_choice
+from ...base.files import read_json, write_json
+from ...errors import ConfigError, GraphError, StoreError
+from ..datasets import PREPARE, SCALES, DataConfig
+from ..graph import Graph
 from .schema import DATE, NUMBER, Schema
 
 PREPARATION_FILE = "preparation.json"

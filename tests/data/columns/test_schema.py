@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from vcr_graphormer import GraphError, StoreError
 from vcr_graphormer.base.problems import Problems
-from vcr_graphormer.data.schema import LEAST_ROWS, MOST_VALUES, Column, Schema
+from vcr_graphormer.data.columns.schema import LEAST_ROWS, MOST_VALUES, Column, Schema
 
 ACCOUNTS = pa.table(
     {

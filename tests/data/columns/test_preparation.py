@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import vcr_graphormer as vcr
 from vcr_graphormer import ConfigError, DataConfig, Graph, GraphError, StoreError
-from vcr_graphormer.data.preparation import MOST_DIFFERENT, PREPARATION_FILE, Preparation, spread
-from vcr_graphormer.data.schema import Column, Schema
+from vcr_graphormer.data.columns.preparation import MOST_DIFFERENT, PREPARATION_FILE, Preparation, spread
+from vcr_graphormer.data.columns.schema import Column, Schema
 
 TRAIN = np.arange(4)
 NAN = float("nan")
@@ -228,5 +228,5 @@ def test_blocks_of_columns_and_rows_give_the_same_bits(monkeypatch: pytest.Monke
     np.testing.assert_array_equal(found.mean, rows.mean(axis=0))
     np.testing.assert_array_equal(found.deviation, rows.std(axis=0))
     whole = found.apply(graph).fingerprints["features"]
-    monkeypatch.setattr("vcr_graphormer.data.preparation._ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("vcr_graphormer.data.columns.preparation._ROWS_AT_ONCE", 7)
     assert found.apply(graph).fingerprints["features"] == whole

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..base.problems import Problems
-from .contract import Features
-from .graph import Graph
+from ...base.problems import Problems
+from ..contract import Features
+from ..graph import Graph
 from .schema import CATEGORY, OTHER, WORDS, Column, Schema
 
 _ROWS_AT_ONCE = 1 << 16  # bounds the working memory
