@@ -18,7 +18,7 @@ from .explain import explain, report
 from .options import INTERRUPTED, with_groups
 from .output import say, say_error, say_warning
 from .run import embed, evaluate, export, predict, runs
-from .train import tokenize, train
+from .train import tokenize, train, update
 from .tune import tune
 
 SECONDS_TO_PRINT = 1
@@ -31,12 +31,13 @@ app = typer.Typer(
     help="Predict labels of nodes in large graphs with a graph transformer (VCR-Graphormer, ICLR 2024).",
     epilog="Start with: vcr-graphormer demo",
 )
-LONG = (train, tune, tokenize, predict, embed, report)  # commands with --quiet and --log-file
+LONG = (train, tune, tokenize, update, predict, embed, report)  # commands with --quiet and --log-file
 for command in (
     demo,
     train,
     tune,
     tokenize,
+    update,
     evaluate,
     predict,
     embed,

@@ -3,17 +3,47 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import ConfigError, StoreError
-from .options import Device, Nodes, RunFolder, check_output, read_nodes
+from .options import Device, Nodes, RunFolder, check_output, read_nodes, show_reading
 from .output import is_quiet, say, say_warning
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ..report.leaderboard import Leaderboard
+    from ..runs.run import Run
+
+
+@dataclass(frozen=True)
+class Later:
+    """The options about data that has grown since the training."""
+
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            "--dataset",
+            metavar="PATH",
+            help="Your data as it is now: predict the nodes that the run has not seen. Nodes are matched by name.",
+        ),
+    ] = None
+    everything: Annotated[bool, typer.Option("--all", help="With --dataset: predict all nodes, not only new ones.")] = (
+        False
+    )
+    refresh: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DEPTH",
+            help="With --dataset: which token lists to make: new (of new nodes only, fastest), affected (also of old "
+            "nodes near a change; the default) or all.",
+        ),
+    ] = None
 
 
 def evaluate(
@@ -54,12 +84,13 @@ def predict(
         typer.Option(metavar="FILE", help="A .csv, .parquet or .npz file; without it, print the first predictions."),
     ] = None,
     nodes: Nodes = None,
+    later: Later = Later(),  # noqa: B008 typer reads the fields as options
     device: Device = "auto",
 ) -> None:
     """Predict the labels of nodes, with probabilities. Prints a table or writes a file.
 
     The file has one row per node: id, name, part of the split, known label, prediction, and the probability of each
-    class.
+    class. With --dataset, nodes that came since the training are predicted, without training again.
     """
     from ..runs.predictions import TABLE_ENDINGS
     from ..runs.run import Run
@@ -70,12 +101,35 @@ def predict(
     check_output(out, TABLE_ENDINGS)
     opened = Run.open(run, device)
     opened.check_finished()
+    wanted: Any = read_nodes(nodes)
+    if later.dataset is not None:
+        opened, new = _on_later(opened, later)
+        wanted = new if wanted is None and not later.everything else wanted
+    elif later.everything or later.refresh is not None:
+        raise ConfigError("--all and --refresh are for the data of now: give --dataset too")
     with StageProgress() as progress:
-        predictions = opened.predict(read_nodes(nodes), progress)
+        predictions = opened.predict(wanted, progress)
     if out is None:
         print_predictions(predictions)
     else:
         say(f"{len(predictions):,} predictions written to {predictions.save(out)}")
+
+
+def _on_later(run: Run, later: Later) -> tuple[Run, NDArray[np.int64]]:
+    """Return the run on the data of now, and the nodes that it has not seen."""
+    import numpy as np
+
+    from ..data.datasets import load_later
+
+    before = run.graph.num_nodes
+    with show_reading() as reading:
+        graph = load_later(run.config.data, str(later.dataset), run.schema, **reading)
+    now = run.on(graph, refresh=later.refresh or "affected")
+    new = np.arange(before, now.graph.num_nodes)
+    say(f"{len(new):,} of {now.graph.num_nodes:,} nodes are new since the training")
+    if not len(new) and not later.everything:
+        raise ConfigError("there is no new node: give --all to predict all nodes on the data of now")
+    return now, new
 
 
 def embed(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from ..base.jobs import Progress
 from ..base.problems import Problems
 from ..errors import BAD_DATA, ConfigError, GraphError, StoreError, unknown_name
 from .catalogue import DATASETS, RANDOM, Counts, find_dataset
+from .columns.schema import Schema
 from .generated import digits
 from .graph import Graph
 from .readers.assembly import Wanted
@@ -196,9 +198,44 @@ def load_data(
     tell
         Called with each note about one's own data; by default the notes are one warning.
     """
+    _check_time_split(config)
+    with _told(tell) as problems:
+        graph, times = _read(config, problems, progress=progress)
+        return graph, _split(config, graph, times=times)
+
+
+def load_later(
+    config: DataConfig,
+    dataset: str | Path,
+    schema: Schema,
+    *,
+    progress: Progress | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Graph:
+    """Load a later state of the data that `[data]` describes, from another path.
+
+    Tables of a mapping are looked for under the same names in the new folder. Their columns become features as the
+    schema says, so that a value means what it meant before.
+    """
+    folder = Path(dataset)
+    if not folder.exists():
+        raise StoreError(f"{folder} does not exist: give the path of the data of now")
+
+    def moved(table: Any) -> Any:
+        return replace(table, file=str(folder / Path(table.file).name))
+
+    nodes, edges = tuple(map(moved, config.nodes)), tuple(map(moved, config.edges))
+    with _told(tell) as problems:
+        now = replace(config, dataset=str(folder), nodes=nodes, edges=edges)
+        return _read(now, problems, progress=progress, schema=schema)[0]
+
+
+@contextmanager
+def _told(tell: Callable[[str], None] | None) -> Iterator[Problems]:
+    """Yield where problems are collected; give errors of data their exit status, and tell the notes."""
     problems = Problems()
     try:
-        graph, split = _load(config, problems, progress)
+        yield problems
     except (GraphError, StoreError) as error:
         error.exit_status = BAD_DATA
         raise
@@ -207,11 +244,12 @@ def load_data(
     else:
         for note in problems.notes:
             tell(note)
-    return graph, split
 
 
-def _load(config: DataConfig, problems: Problems, progress: Progress | None) -> tuple[Graph, Split | None]:
-    _check_time_split(config)
+def _read(
+    config: DataConfig, problems: Problems, *, progress: Progress | None, schema: Schema | None = None
+) -> tuple[Graph, Any]:
+    """Return the graph, and the times of its nodes if a column holds them."""
     times = None
     if config.nodes or config.edges:
         if find_dataset(config.dataset) is not None:
@@ -219,7 +257,7 @@ def _load(config: DataConfig, problems: Problems, progress: Progress | None) -> 
                 f"data.dataset is {config.dataset}, a published one: leave out [data.nodes] and [data.edges]"
             )
         name = "tables" if config.dataset == EMBEDDED else Path(config.dataset).resolve().stem
-        wanted = Wanted(config.directed, config.task, name)
+        wanted = Wanted(config.directed, config.task, name, schema)
         graph, times = read_mapped(config.nodes, config.edges, wanted, problems=problems, progress=progress)
     else:
         how: dict[str, Any] = {"directed": config.directed, "task": config.task, "ids": config.ids}
@@ -228,13 +266,17 @@ def _load(config: DataConfig, problems: Problems, progress: Progress | None) -> 
         graph = graph.with_features(config.features)  # type: ignore[arg-type]
     elif config.features not in ("auto", "given"):
         raise ConfigError(f"data.features is {config.features!r}; it must be auto, given, identity or degree")
+    return graph, times
+
+
+def _split(config: DataConfig, graph: Graph, *, times: Any) -> Split | None:
     if graph.labels is None:
-        return graph, None
+        return None
     if config.train_until:
         split = Split.by_time(graph.labels, times, train_until=config.train_until, val_until=config.val_until)
     else:
         split = _make_split(config, graph)
-    return graph, split.check(graph.num_nodes, graph.labels, graph.class_names)
+    return split.check(graph.num_nodes, graph.labels, graph.class_names)
 
 
 def _check_time_split(config: DataConfig) -> None:

@@ -514,6 +514,23 @@ def staleness(store: TokenStore, growth: Growth, job: Update) -> dict[str, Any]:
     }
 
 
+def summarize(store: TokenStore) -> str:
+    """Say how far lists are from those of a fresh start, and when to make one.
+
+    >>> summarize(TokenStore({}, {}, growth={"nodes": 9, "new": 3, "changed": 2, "updates": 2, "refresh": "new"}))
+    '3 new nodes and 2 with other edges since 9 nodes were tokenized, in 2 updates: time to tokenize and train afresh'
+    """
+    growth = store.growth
+    if not growth:
+        return "the lists are those of a fresh start"
+    text = (
+        f"{growth['new']:,} new nodes and {growth['changed']:,} with other edges since {growth['nodes']:,} nodes were"
+    )
+    text += f" tokenized, in {growth['updates']:,} updates"
+    stale = growth["new"] > MOST_NEW * growth["nodes"]
+    return text + (": time to tokenize and train afresh" if stale else "")
+
+
 def training_nodes(store: TokenStore) -> NDArray[np.int64] | None:
     """Return the training nodes whose labels made the content connections; None if no labels did."""
     if store.settings.content != "labels" or not store.settings.content_tokens:
