@@ -16,9 +16,10 @@ import numpy as np
 from .. import __version__
 from ..errors import StoreError
 from .checks import Array
-from .files import claim, open_array_file, read_json, replace_file, write_array, write_json
+from .files import claim, read_json, replace_file, write_array, write_json
 from .folders import differences, digest
 from .machine import peak_memory, reset_peak_memory
+from .mapping import map_array
 
 Progress = Callable[[str, int, int], None]
 
@@ -107,13 +108,13 @@ class JobFolder:
         if name not in self.checksums or not file.is_file():
             return None
         try:
-            array = open_array_file(file)
-        except (ValueError, OSError):
+            array = map_array(file)
+        except StoreError:
             return None
         return array if digest(array) == self.checksums[name] else None
 
     def _remember(self, name: str) -> Array:
-        array = open_array_file(self._file(name))
+        array = map_array(self._file(name))
         self.checksums[name] = digest(array)
         write_json(self.parts / "finished.json", self.checksums)
         return array
