@@ -298,3 +298,11 @@ def test_throughput_counts_steps_of_an_imitated_store(tmp_path: Path, monkeypatc
     for row in rows:
         assert row["steps_per_second"] > 0
         assert row["nodes_per_second"] == pytest.approx(64 * row["steps_per_second"])
+
+
+def test_opening_is_remembered_and_holds_no_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opening = load("speed.opening", monkeypatch)
+    monkeypatch.setattr(opening, "in_a_process", lambda work, *arguments: work(*arguments))
+    row = opening.measure(vcr.generate(300, 1200).save(tmp_path / "graph"), 1)
+    assert (row["nodes"], row["edges"], row["descriptors"]) == (300, 1200, 0)
+    assert row["seconds_first"] > 0

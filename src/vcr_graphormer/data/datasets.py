@@ -78,7 +78,7 @@ def load_dataset(
     name
         A published dataset or its alias, `digits` (comes with scikit-learn), or the path of a folder or file.
     root
-        Folder with the raw files of published datasets; PyG downloads those it can.
+        Folder with the raw files of published datasets; those with a fixed address are downloaded.
     directed
         Keep the direction of edges; the default makes every graph undirected.
     task, ids
