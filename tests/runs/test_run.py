@@ -13,6 +13,7 @@ import pytest
 import vcr_graphormer as vcr
 from tests.support.runs import CONFIG, named_graph
 from vcr_graphormer import ConfigError, Graph, GraphError, Run, Split, StoreError
+from vcr_graphormer.training.checkpoint import load_tensors, save_tensors
 
 
 @pytest.fixture(scope="module")
@@ -159,13 +160,52 @@ def test_a_missing_file_is_named(run: Run, tmp_path: Path, name: str, message: s
 def test_damaged_files(run: Run, tmp_path: Path) -> None:
     folder = copied(run, tmp_path)
     (folder / "model.safetensors").write_bytes(b"\x00" * 50)
-    with pytest.raises(StoreError, match="model.safetensors is damaged"):
+    with pytest.raises(StoreError, match="model.safetensors is damaged: it has 50 bytes"):
+        Run.open(folder, "cpu")
+    forget_checksums(folder)
+    with pytest.raises(StoreError, match="model.safetensors is damaged: "):
         Run.open(folder, "cpu").predict([0])
     text = (folder / "config.toml").read_text().replace("hidden_channels = 16", "hidden_channels = 32")
     (folder / "config.toml").write_text(text)
     shutil.copy(run.path / "model.safetensors", folder)
     with pytest.raises(StoreError, match="does not fit the settings"):
         Run.open(folder, "cpu").predict([0])
+
+
+def forget_checksums(folder: Path) -> None:
+    """Make a run one of an earlier version, or of someone who removed them on purpose."""
+    (folder / "checksums.json").unlink()
+    metrics = json.loads((folder / "metrics.json").read_text())
+    (folder / "metrics.json").write_text(json.dumps({k: v for k, v in metrics.items() if k != "weights"}))
+
+
+def test_weights_that_are_not_numbers(run: Run, tmp_path: Path) -> None:
+    folder = copied(run, tmp_path)
+    forget_checksums(folder)
+    tensors, about = load_tensors(folder / "model.safetensors")
+    name = sorted(tensors)[0]
+    save_tensors(folder / "model.safetensors", {**tensors, name: tensors[name] * float("nan")}, about)
+    with pytest.raises(StoreError, match="holds weights that are infinite or not a number"):
+        Run.open(folder, "cpu").predict([0])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("graph", 3), ("tokens", None), ("fingerprint", []), ("num_features", -1), ("num_nodes", "x"), ("task", "x")],
+)
+def test_a_damaged_run_file(run: Run, tmp_path: Path, name: str, value: object) -> None:
+    folder = copied(run, tmp_path)
+    about = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(about | {name: value}))
+    with pytest.raises(StoreError, match=f"run.json is damaged: its {name} is "):
+        Run.open(folder)
+
+
+def test_a_closed_run_opens_its_files_again(run: Run, tmp_path: Path) -> None:
+    with Run.open(copied(run, tmp_path), "cpu") as opened:
+        before = opened.predict([3]).probabilities
+    assert not {"graph", "store", "model", "inputs"} & vars(opened).keys()
+    np.testing.assert_array_equal(opened.predict([3]).probabilities, before)
 
 
 def test_another_graph_in_its_place(run: Run, tmp_path: Path) -> None:

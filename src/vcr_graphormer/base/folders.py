@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import shutil
 import tempfile
@@ -135,10 +136,36 @@ def _own_checksum(manifest: Mapping[str, Any]) -> str:
 
 def verify_folder(path: str | Path) -> None:
     """Read every array of a saved folder and raise for the first that does not match its checksum."""
-    for name, entry in read_manifest(path)["arrays"].items():
+    if sentences := folder_problems(path):
+        raise StoreError(sentences[0])
+
+
+def folder_problems(path: str | Path) -> list[str]:
+    """Return a sentence for each file of a saved folder that does not match its checksum; none if all do."""
+    try:
+        entries = read_manifest(path)["arrays"]
+    except StoreError as error:
+        return [str(error)]
+    sentences = []
+    for name, entry in entries.items():
         file = Path(path) / f"{name}.npy"
-        if digest(open_array(file, entry)) != entry["checksum"]:
-            raise StoreError(f"{file} does not match its checksum: it was changed or damaged after it was written")
+        try:
+            array = open_array(file, entry)
+            if digest(array) != entry["checksum"] or not _has_usual_header(file, array):
+                sentences.append(f"{file} does not match its checksum: it was changed or damaged after it was written")
+        except StoreError as error:
+            sentences.append(str(error))
+    return sentences
+
+
+def _has_usual_header(file: Path, array: Array) -> bool:
+    """Return whether the bytes before the array are those that `write_array` writes; they are in no checksum."""
+    with io.BytesIO() as header:
+        np.lib.format.write_array(header, np.empty((0,), array.dtype), allow_pickle=False)
+        prefix = header.getvalue()[:8]
+    with file.open("rb") as handle:
+        start = handle.read(file.stat().st_size - array.nbytes)
+    return start[:8] == prefix and start[-1:] == b"\n" and set(start[start.rindex(b"}") + 1 : -1]) <= {ord(" ")}
 
 
 def is_intact(path: Path) -> bool:

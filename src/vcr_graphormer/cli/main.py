@@ -15,12 +15,14 @@ from ..errors import ProcessError, VCRError
 from .data import datasets, settings
 from .demo import demo
 from .explain import explain, report
-from .options import INTERRUPTED, say_error, with_groups
+from .options import BUG, FAILED, INTERRUPTED, say_error, with_groups
 from .run import embed, evaluate, predict
 from .train import tokenize, train
 from .tune import tune
+from .verify import verify
 
 SECONDS_TO_PRINT = 1
+MOST_LETTERS = 300  # of the message of an unexpected error
 
 app = typer.Typer(
     add_completion=False,
@@ -30,21 +32,52 @@ app = typer.Typer(
     help="Predict labels of nodes in large graphs with a graph transformer (VCR-Graphormer, ICLR 2024).",
     epilog="Start with: vcr-graphormer demo",
 )
-for command in (demo, train, tune, tokenize, evaluate, predict, embed, explain, report, datasets, settings):
+for command in (demo, train, tune, tokenize, evaluate, predict, embed, explain, report, verify, datasets, settings):
     app.command()(with_groups(command))
 
 
 def main() -> None:
-    """Run the command line; print errors of this package as one line, without a traceback."""
+    """Run the command line; every error is one line, without a traceback."""
     warnings.showwarning = _show_warning
     try:
         app(prog_name="vcr-graphormer")
     except VCRError as error:
         _print_error(error)
-        sys.exit(1)
+        sys.exit(FAILED)
     except KeyboardInterrupt:
         say_error("stopped")
         sys.exit(INTERRUPTED)
+    except MemoryError as error:
+        say_error(f"there is not enough memory: {error or 'use a smaller graph, shorter lists or fewer columns'}")
+        sys.exit(FAILED)
+    except OSError as error:  # a disk that is full, a file that vanished or may not be read
+        say_error(f"{error.filename or 'a file'}: {error.strerror or error}")
+        sys.exit(FAILED)
+    except Exception as error:
+        say_error(f"this is a bug: {_in_one_line(error)}; please report it with {_save_traceback()}")
+        sys.exit(BUG)
+
+
+def _in_one_line(error: Exception) -> str:
+    """Return type and message of an error, shortened."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:MOST_LETTERS]
+
+
+def _save_traceback() -> str:
+    """Write the traceback of the present error to the temporary folder and return the name of the file."""
+    import tempfile
+    import traceback
+
+    text = f"vcr-graphormer {__version__}, Python {sys.version}\n{' '.join(sys.argv)}\n\n{traceback.format_exc()}"
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="vcr-graphormer-bug-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"
+        ) as file:
+            file.write(text)
+    except OSError:  # no temporary folder, or a full one: better a traceback than nothing
+        sys.stderr.write(text)
+        return "the traceback above"
+    return file.name
 
 
 def _print_error(error: VCRError) -> None:

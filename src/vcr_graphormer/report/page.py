@@ -19,6 +19,7 @@ from ..data.split import PARTS
 from ..explain.attributions import Attributions
 from ..explain.distances import hop_distances
 from ..explain.explanation import label_text
+from ..runs.checksums import CHECKSUMS_FILE, record
 from ..runs.run import Run
 from ..tokens.layout import HOP, NEIGHBOURS
 from . import numbers
@@ -36,6 +37,8 @@ def write_report(run: Run, file: Path | None = None, nodes: int = SAMPLE, progre
     path = run.path / "report.html" if file is None else Path(file)
     with replace_file(path) as temporary:
         temporary.write_text(render(collect(run, nodes, progress=progress)), encoding="utf-8")
+    if path.resolve().parent == run.path.resolve() and (run.path / CHECKSUMS_FILE).is_file():
+        record(run.path, [path.name])
     return path
 
 

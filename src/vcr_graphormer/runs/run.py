@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from .. import __version__
-from ..base.checks import Array
-from ..base.files import read_json
+from ..base.checks import Array, is_whole
+from ..base.files import checksum, read_json
 from ..base.jobs import Progress
 from ..data.graph import Graph
 from ..data.preparation import Preparation
@@ -28,6 +28,7 @@ from ..tokens.store import TokenStore
 from ..training.checkpoint import HISTORY, load_tensors, read_history
 from ..training.devices import choose_micro_batch, choose_precision, find_device
 from ..training.inference import compute
+from .checksums import check_sizes
 from .config import Config, load_run_config
 from .predictions import Predictions, find_node, find_nodes
 
@@ -37,6 +38,8 @@ if TYPE_CHECKING:  # imported where needed: predicting must not load the code th
     from ..explain.rewiring import Transfer
 
 RUN_FILE = "run.json"
+METRICS_FILE = "metrics.json"  # written last: a run that has it is finished
+WEIGHTS_FILE = "model.safetensors"
 BASELINES_FILE = "baselines.json"
 RUN_VERSION = 1
 SIZES = ("num_features", "num_outputs", "num_labels", "num_nodes")
@@ -58,6 +61,28 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             installed[name] = "unknown"
     return installed
+
+
+def _check_about(about: dict[str, Any], folder: Path) -> None:
+    """Refuse a `run.json` whose values are not of the types that `train` writes."""
+    right = {
+        **{name: isinstance(about[name], str) for name in ("graph", "tokens", "fingerprint")},
+        **{name: is_whole(about[name]) and about[name] >= 0 for name in SIZES},
+        "task": about["task"] in TASKS,
+        "scale": about["scale"] is None or (isinstance(about["scale"], list) and len(about["scale"]) == 2),
+    }
+    for name in (name for name, is_right in right.items() if not is_right):
+        raise StoreError(f"{folder / RUN_FILE} is damaged: its {name} is {about[name]!r}")
+
+
+def _check_weights(folder: Path) -> None:
+    """Refuse weights that are not those of the results; runs of earlier versions do not say which these are."""
+    expected, file = read_json(folder / METRICS_FILE).get("weights"), folder / WEIGHTS_FILE
+    if expected is not None and file.is_file() and checksum(file) != expected:
+        raise StoreError(
+            f"{file} is damaged: it does not hold the weights that {METRICS_FILE} belongs to. Bring it back, or train "
+            f"again"
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -101,12 +126,27 @@ class Run:
         missing = {"graph", "tokens", "fingerprint", "task", "scale", *SIZES} - about.keys()
         if missing:
             raise StoreError(f"{folder / RUN_FILE} is damaged: it lacks {', '.join(sorted(missing))}")
+        _check_about(about, folder)
+        if (folder / METRICS_FILE).is_file():
+            check_sizes(folder)
+            _check_weights(folder)
         return cls(folder, load_run_config(folder / "config.toml"), about, find_device(device))
+
+    def close(self) -> None:
+        """Let go of graph, token lists, model and the files behind them; the next use opens them again."""
+        for name in ("graph", "original", "store", "inputs", "model", "_exact"):
+            self.__dict__.pop(name, None)
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def finished(self) -> bool:
         """Whether training ended and wrote its results."""
-        return (self.path / "metrics.json").is_file()
+        return (self.path / METRICS_FILE).is_file()
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
@@ -114,7 +154,7 @@ class Run:
         if self.other_graph is not None:
             return {}  # the results are those of the graph it was trained on
         self.check_finished()
-        return read_json(self.path / "metrics.json")
+        return read_json(self.path / METRICS_FILE)
 
     @property
     def baselines(self) -> list[dict[str, Any]]:
@@ -230,8 +270,10 @@ class Run:
     def model(self) -> VCRGraphormer:
         """Return the trained model, in evaluation mode."""
         self.check_finished()
-        file = self.path / "model.safetensors"
+        file = self.path / WEIGHTS_FILE
         tensors, _ = load_tensors(file)
+        if not all(tensor.isfinite().all() for tensor in tensors.values()):
+            raise StoreError(f"{file} is damaged: it holds weights that are infinite or not a number; train again")
         with torch.random.fork_rng(devices=[]):
             model = self.new_model()
         try:
