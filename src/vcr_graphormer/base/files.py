@@ -73,6 +73,15 @@ def write_json(file: Path, content: Mapping[str, Any]) -> None:
         temporary.write_text(json_text(content), encoding="utf-8")
 
 
+def append_text(file: Path, text: str) -> None:
+    """Add a text to the end of a file; an error may leave a part of it there."""
+    try:
+        with file.open("a", encoding="utf-8") as handle:
+            handle.write(text)
+    except OSError as error:
+        raise _cannot_write(file, error) from error
+
+
 def json_text(content: Mapping[str, Any]) -> str:
     """Return the text that `write_json` writes."""
     return json.dumps(content, indent=1) + "\n"
@@ -184,6 +193,12 @@ def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any
         raise ValueError(f"{info.filename} does not have the {count} entries of its header")
     flat = np.frombuffer(content, dtype, count, start) if count else np.empty(0, dtype)
     return flat.reshape(shape, order="F" if fortran_order else "C")
+
+
+def check_unpacked(file: Path) -> None:
+    """Refuse an `.npz` file that unpacks to more than fits into memory, for readers that unpack it themselves."""
+    with _reading(file), suppress(zipfile.BadZipFile), zipfile.ZipFile(file) as archive:
+        check_memory(sum(info.file_size for info in archive.infolist()), f"{file}, unpacked,")
 
 
 def read_lines(file: Path) -> list[str]:

@@ -123,6 +123,12 @@ class JobFolder:
         return self.path / f"{name}.npy"
 
 
+def _is_measured(row: Any) -> bool:
+    """Return whether a value read from a file is a row of measurements."""
+    names = ("seconds", "visits", "peak_bytes")
+    return isinstance(row, dict) and all(isinstance(row.get(name), int | float) for name in names)
+
+
 class Stages:
     """Time, edge visits and peak memory per stage of a job; a resumed job adds to its earlier measurements."""
 
@@ -130,8 +136,9 @@ class Stages:
         self.file = file
         self.rows: dict[str, dict[str, float]] = {}
         if file.is_file():
-            with suppress(ValueError):  # a damaged file of measurements must not stop the job
-                self.rows = json.loads(file.read_text())
+            with suppress(StoreError):  # a damaged file of measurements must not stop the job
+                rows = read_json(file)
+                self.rows = {stage: row for stage, row in rows.items() if _is_measured(row)}
 
     @contextmanager
     def measure(self, stage: str) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Mapping
@@ -65,14 +64,17 @@ class StageProgress:
 
 def print_stages(file: Path) -> None:
     """Print time, edges touched and peak memory of each stage."""
-    if not file.is_file():
+    from ..base.jobs import Stages
+
+    rows = Stages(file).rows
+    if not rows:
         return
     caption = "edges touched: how many edges the stage read, repeats included"
     table = Table(title="time and memory of each stage", caption=caption)
     table.add_column("stage")
     for title in ("seconds", "edges touched", "peak memory"):
         table.add_column(title, justify="right")
-    for stage, row in json.loads(file.read_text()).items():
+    for stage, row in rows.items():
         visits = f"{int(row['visits']):,}" if row["visits"] else ""
         table.add_row(stage, f"{row['seconds']:.2f}", visits, format_bytes(row["peak_bytes"]))
     Console().print(table)

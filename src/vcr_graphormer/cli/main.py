@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
+import signal
 import sys
+import threading
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -15,13 +20,14 @@ from ..errors import ProcessError, VCRError
 from .data import datasets, settings
 from .demo import demo
 from .explain import explain, report
-from .options import BUG, FAILED, INTERRUPTED, say_error, with_groups
+from .options import BUG, FAILED, INTERRUPTED, TERMINATED, say_error, with_groups
 from .run import embed, evaluate, predict
 from .train import tokenize, train
 from .tune import tune
 from .verify import verify
 
 SECONDS_TO_PRINT = 1
+SECONDS_BETWEEN_LOOKS = 0.05  # at whether the command has ended, while waiting for SIGTERM
 MOST_LETTERS = 300  # of the message of an unexpected error
 
 app = typer.Typer(
@@ -39,8 +45,12 @@ for command in (demo, train, tune, tokenize, evaluate, predict, embed, explain, 
 def main() -> None:
     """Run the command line; every error is one line, without a traceback."""
     warnings.showwarning = _show_warning
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names of files may be no UTF-8
     try:
-        app(prog_name="vcr-graphormer")
+        with ended_by_sigterm():
+            app(prog_name="vcr-graphormer")
     except VCRError as error:
         _print_error(error)
         sys.exit(FAILED)
@@ -56,6 +66,37 @@ def main() -> None:
     except Exception as error:
         say_error(f"this is a bug: {_in_one_line(error)}; please report it with {_save_traceback()}")
         sys.exit(BUG)
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """End the process with one line at SIGTERM, by a thread that waits for it.
+
+    METIS catches this signal and jumps to another place of the program, which crashes if another thread got it. So
+    this thread, and those that start later, leave the signal to one that waits. METIS is not interrupted by it.
+    Processes of torchrun are left as they are: `training.interrupt` handles the signal there.
+    """
+    if not hasattr(signal, "sigtimedwait") or "TORCHELASTIC_RUN_ID" in os.environ:
+        yield
+        return
+    ended = threading.Event()
+
+    def wait() -> None:
+        while not ended.is_set():
+            if signal.sigtimedwait({signal.SIGTERM}, SECONDS_BETWEEN_LOOKS) is not None:
+                say_error("stopped by SIGTERM; the same command continues what can be continued")
+                sys.stderr.flush()
+                os._exit(TERMINATED)
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        waiting.join()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _in_one_line(error: Exception) -> str:

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ..base.files import replace_file
+from ..base.files import read_lines, replace_file
 from ..errors import StoreError
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def cut_history(file: Path, epochs: int) -> list[dict[str, float]]:
 def read_history(file: Path) -> list[dict[str, float]]:
     """Return the rows of `history.jsonl`, one per epoch, up to a line that a crash cut short."""
     rows: list[dict[str, float]] = []
-    with suppress(ValueError):
-        for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else []:
+    with suppress(ValueError, RecursionError, StoreError):
+        for line in read_lines(file) if file.is_file() else []:
             rows.append(json.loads(line))  # noqa: PERF401
-    return rows
+    return [row for row in rows if isinstance(row, dict)]
