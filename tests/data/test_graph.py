@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import graphs, naive
-from vcr_graphormer import ConfigError, Graph
+from vcr_graphormer import ConfigError, Graph, StoreError
 
 
 def rows(graph: Graph) -> list[list[int]]:
@@ -182,3 +182,15 @@ def test_repr() -> None:
     assert repr(multilabel).endswith("3 labels)")
     regression = Graph.from_edges([[0], [1]], labels=[0.5, 1.5], task="regression")
     assert repr(regression).endswith("1 targets)")
+
+
+def test_a_closed_graph_says_so(tmp_path: Path) -> None:
+    saved = graphs.karate_club().with_features("degree").save(tmp_path / "graph")
+    with Graph.open(saved) as graph:
+        assert graph.num_arcs == 156
+    for use in (lambda: graph.num_nodes, lambda: graph.features[0], lambda: np.asarray(graph.indices)):  # type: ignore[index]
+        with pytest.raises(StoreError, match="graph is closed: open it again"):
+            use()
+    with graphs.path() as in_memory:
+        pass
+    assert in_memory.num_nodes == 5

@@ -47,6 +47,13 @@ def test_sound_rankers_open(directed: bool, weighted: bool, tmp_path: Path) -> N
         assert ranker.open(folder, graph).rank([3], k=2).ids.shape == (1, 2)
 
 
+def test_a_closed_ranker_says_so(graph: Graph, saved: Path) -> None:
+    with Ranker.open(saved, graph) as ranker:
+        assert ranker.rank([3], k=2).ids.shape == (1, 2)
+    with pytest.raises(StoreError, match="the ranker is closed: open it again"):
+        ranker.rank([3], k=2)
+
+
 def set_to(value: float, index: Any = 0) -> Any:
     def change(array: Any) -> Any:
         array[index] = value

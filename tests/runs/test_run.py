@@ -1,6 +1,8 @@
 """A run folder reopened: predictions, embeddings, metrics, and folders that cannot be opened."""
 
 import json
+import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -206,6 +208,20 @@ def test_a_closed_run_opens_its_files_again(run: Run, tmp_path: Path) -> None:
         before = opened.predict([3]).probabilities
     assert not {"graph", "store", "model", "inputs"} & vars(opened).keys()
     np.testing.assert_array_equal(opened.predict([3]).probabilities, before)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
+def test_500_open_runs_hold_no_descriptors(run: Run) -> None:
+    """With 1,024 descriptors allowed, 500 runs lie open with graph, token lists and model."""
+    before, limits = len(os.listdir("/proc/self/fd")), resource.getrlimit(resource.RLIMIT_NOFILE)  # noqa: PTH208
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, limits[1]), limits[1]))
+    try:
+        runs = [Run.open(run.path, "cpu") for _ in range(500)]
+        assert {len(one.graph.indices) + one.store.num_nodes for one in runs} == {run.graph.num_arcs + 150}
+        assert len(runs[499].predict([0])) == 1
+        assert len(os.listdir("/proc/self/fd")) - before < 10  # noqa: PTH208
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_another_graph_in_its_place(run: Run, tmp_path: Path) -> None:

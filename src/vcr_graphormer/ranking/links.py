@@ -18,7 +18,7 @@ from ..errors import StoreError
 from .connections import Connections
 from .kernels.links import rank_by_links, row_lengths
 from .kernels.push import Arcs
-from .ranker import Effort, Preparation, Ranking, empty_lists
+from .ranker import Closing, Effort, Preparation, Ranking, empty_lists
 from .saved import check_links
 from .second_level import with_weights
 
@@ -32,7 +32,7 @@ KIND = "likeness"  # the name of the format, as the first release wrote it
 
 
 @dataclass(frozen=True, eq=False)
-class LinkRanker:
+class LinkRanker(Closing):
     """A graph made ready to find the nodes with the most similar links.
 
     The similarity of u and v is Σ A(u, w) A(v, w) / (|A(u, :)| |A(v, :)|), 1 if both link to the same nodes. Nodes w

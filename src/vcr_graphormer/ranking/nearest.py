@@ -20,7 +20,7 @@ from ..errors import GraphError, StoreError
 from .connections import Connections
 from .kernels.nearest import LANES, rank_all_rows, rank_candidates
 from .kernels.scans import arc_weights, weighted_degrees
-from .ranker import Effort, Preparation, Ranking, empty_lists
+from .ranker import Closing, Effort, Preparation, Ranking, empty_lists
 from .saved import check_nearest
 
 # Up to so many nodes each source is compared with all nodes; the time grows with their square. Recall and seconds of
@@ -41,7 +41,7 @@ SEARCHED_COLUMNS = 1024
 
 
 @dataclass(frozen=True, eq=False)
-class FeatureRanker:
+class FeatureRanker(Closing):
     """A graph made ready to find the nodes with the most similar features.
 
     The similarity of u and v is the cosine of their rows of X. Nodes whose cosine is not positive are not listed.

@@ -22,7 +22,7 @@ from .connections import Connections, no_connections
 from .exact import TOLERANCE, check_restart, check_tolerance
 from .kernels.push import Arcs, Members
 from .kernels.topk import Limits, Vectors, rank_sources
-from .ranker import Ranking, empty_lists
+from .ranker import Closing, Ranking, empty_lists
 from .saved import check_pagerank
 from .second_level import EXACT, SMALL_GRAPH, coarse_clusters, compute_vectors, make_arcs, new_scratch, with_weights
 
@@ -94,7 +94,7 @@ class Options(TypedDict, total=False):
 
 
 @dataclass(frozen=True, eq=False)
-class Ranker:
+class Ranker(Closing):
     """A rewired graph made ready for ranking. Its vectors are computed once, for any number of sources."""
 
     stage: ClassVar[str] = "vectors"
