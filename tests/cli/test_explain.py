@@ -84,7 +84,7 @@ def test_report(folder: Path, tmp_path: Path) -> None:
     ],
 )
 def test_errors(folder: Path, arguments: tuple[str, ...], message: str) -> None:
-    code = 0 if "n11" in arguments else 1
+    code = 0 if "n11" in arguments else 2
     assert message in command(arguments[0], str(folder), *arguments[1:], code=code)
 
 
