@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import vcr_graphormer as vcr
+from tests.support.damage import edited_manifest, put_array
 from tests.support.runs import CONFIG, named_graph
 from vcr_graphormer import ConfigError, Graph, GraphError, Run, Split, StoreError
 from vcr_graphormer.training.checkpoint import load_tensors, save_tensors
@@ -230,6 +231,16 @@ def test_another_graph_in_its_place(run: Run, tmp_path: Path) -> None:
     vcr.generate(nodes=150, edges=600, classes=3, features=8, homophily=0.8, seed=9).save(folder / "graph")
     with pytest.raises(StoreError, match="is another graph than the one"):
         _ = Run.open(folder, "cpu").graph
+
+
+def test_labels_of_other_classes_in_its_graph(run: Run, tmp_path: Path) -> None:
+    folder = copied(run, tmp_path)
+    labels = np.load(folder / "graph" / "labels.npy")
+    with edited_manifest(folder / "graph") as manifest:
+        manifest["meta"]["class_names"] = [f"c{number}" for number in range(151)]
+    put_array(folder / "graph", "labels", np.where(labels == labels[0], 150, labels))
+    with pytest.raises(StoreError, match="is damaged: its num_outputs is 151, the model has"):
+        Run.open(folder, "cpu").predict([0])
 
 
 def test_predicting_loads_neither_compiled_loops_nor_explanations(tmp_path: Path) -> None:

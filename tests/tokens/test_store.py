@@ -119,6 +119,7 @@ def test_stores_of_older_versions_are_refused_otherwise(name: str, value: Any, s
         ("hop_1", lambda hop: hop[:3], r"hop_1 is <f4\[3, \d+\]"),
         ("hop_2", lambda hop: hop / 0, "hop_2 must be finite"),
         ("content_shared", lambda shared: shared[:, :1], "content_shared is not as it must be"),
+        ("content_shared", lambda shared: shared.astype(">f4"), "content_shared is not as it must be"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

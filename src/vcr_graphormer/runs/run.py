@@ -204,6 +204,10 @@ class Run:
         graph = Graph.open(self.path / self.about["graph"])
         if graph.fingerprint != self.about["fingerprint"]:
             raise StoreError(f"{graph.folder} is another graph than the one {self.path} was trained on")
+        sizes = {"num_nodes": graph.num_nodes, "num_outputs": graph.num_classes}  # fingerprints are those it claims
+        for name, size in sizes.items():
+            if size != self.about[name]:
+                raise StoreError(f"{graph.folder} is damaged: its {name} is {size}, the model has {self.about[name]}")
         return graph
 
     @cached_property
