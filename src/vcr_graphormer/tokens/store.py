@@ -77,12 +77,10 @@ class TokenStore(TokenLists):
                 raise GraphError(f"{kind}_scores must be finite")
         for kind, width in places_before(self.layout.counts, self.settings).items():
             shared = self.shared(kind)
-            right = shared is not None and (shared.dtype, shared.shape) == (
-                self.settings.score_type,
-                (num_nodes, width),
-            )
-            if shared is None or not right or not all_finite(shared):
+            if shared is None or shared.dtype != self.scores(kind).dtype or shared.shape != (num_nodes, width):
                 raise GraphError(f"its lists are distinct, but {kind}_shared is not as it must be")
+            if not all_finite(shared):
+                raise GraphError(f"{kind}_shared must be finite")
         for number in range(1, self.num_hops + 1):
             self._check_hop(f"hop_{number}", (num_nodes, self.num_features))
 
