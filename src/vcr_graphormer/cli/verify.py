@@ -37,7 +37,7 @@ def _runs(folder: Path) -> list[Path]:
 
 def _problems(folder: Path) -> list[str]:
     """Return a sentence for each file of a run that is not as it was written; print which files it does not know."""
-    from ..runs.checksums import problems, unrecorded
+    from ..base.checksums import problems, unrecorded
     from ..runs.run import Run
 
     try:

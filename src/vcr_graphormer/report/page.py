@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..base.checksums import CHECKSUMS_FILE, record
 from ..base.files import replace_file
 from ..base.jobs import Progress
 from ..data.split import PARTS
 from ..explain.attributions import Attributions
 from ..explain.distances import hop_distances
 from ..explain.explanation import label_text
-from ..runs.checksums import CHECKSUMS_FILE, record
 from ..runs.run import Run
 from ..tokens.layout import HOP, NEIGHBOURS
 from . import numbers

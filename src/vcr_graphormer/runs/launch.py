@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from .. import __version__
 from ..base.checks import Array
+from ..base.checksums import record, run_files
 from ..base.files import checksum, claim, json_text, read_json, replace_file, write_json
 from ..base.folders import MANIFEST, digest
 from ..base.jobs import Progress
@@ -32,7 +33,6 @@ from ..training.processes import Processes, agent_name
 from ..training.trainer import OnEpoch, Trainer
 from .adapt import Adapted, adapt
 from .baselines import NONE, QUICK, baseline_names, check_choice, run_baseline
-from .checksums import record, run_files
 from .config import Config, to_toml
 from .run import BASELINES_FILE, METRICS_FILE, RUN_FILE, RUN_VERSION, Run, versions
 

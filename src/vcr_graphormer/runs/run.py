@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from .. import __version__
 from ..base.checks import Array, is_whole
+from ..base.checksums import check_sizes
 from ..base.files import checksum, read_json
 from ..base.jobs import Progress
 from ..data.graph import Graph
@@ -28,7 +29,6 @@ from ..tokens.store import TokenStore
 from ..training.checkpoint import HISTORY, load_tensors, read_history
 from ..training.devices import choose_micro_batch, choose_precision, find_device
 from ..training.inference import compute
-from .checksums import check_sizes
 from .config import Config, load_run_config
 from .predictions import Predictions, find_node, find_nodes
 

@@ -14,7 +14,7 @@ from tests.support.command import run as command
 from tests.support.damage import flip_bit
 from tests.support.runs import CONFIG
 from vcr_graphormer import Run, Split, StoreError
-from vcr_graphormer.runs.checksums import problems, record
+from vcr_graphormer.base.checksums import problems, record
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..base.checks import is_whole
-from ..base.files import checksum, read_json, write_json
-from ..base.folders import MANIFEST, folder_problems
 from ..errors import StoreError
+from .checks import is_whole
+from .files import checksum, read_json, write_json
+from .folders import MANIFEST, folder_problems
 
 CHECKSUMS_FILE = "checksums.json"
 _VERSION = 1
