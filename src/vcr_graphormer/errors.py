@@ -9,16 +9,8 @@ from collections.abc import Iterable
 _LEAST_SIMILARITY = 0.5
 
 
-FAILED, BAD_DATA = 1, 2  # exit status of the command line
-
-
 class VCRError(Exception):
-    """Base of every error this package raises on purpose.
-
-    `exit_status` is that of the command line: 2 if the user's data cannot be read as it is, otherwise 1.
-    """
-
-    exit_status: int = FAILED
+    """Base of every error this package raises on purpose."""
 
 
 class GraphError(VCRError, ValueError):

@@ -1,6 +1,7 @@
 """A folder exists whole or not at all, and says what does not match."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,9 @@ import pytest
 import scipy.sparse as sp
 
 from tests.support import graphs
+from tests.support.damage import edited_manifest, flip_bit, put_array
 from vcr_graphormer import Graph, StoreError
+from vcr_graphormer.base import folders
 from vcr_graphormer.base.files import claim, replace_file
 from vcr_graphormer.base.folders import digest, is_intact
 
@@ -47,7 +50,8 @@ def test_damage_is_named(saved: Path, tmp_path: Path) -> None:
     manifest = json.loads((saved / "manifest.json").read_text())
 
     def refuse(message: str, **changes: object) -> None:
-        (saved / "manifest.json").write_text(json.dumps({**manifest, **changes}))
+        with edited_manifest(saved) as edited:
+            edited.update(changes)
         with pytest.raises(StoreError, match=message):
             Graph.open(saved)
         (saved / "manifest.json").write_text(json.dumps(manifest))
@@ -62,6 +66,9 @@ def test_damage_is_named(saved: Path, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"manifest\.json is damaged"):
         Graph.open(saved)
     (saved / "manifest.json").write_text("[]")
+    with pytest.raises(StoreError, match=r"manifest\.json is damaged"):
+        Graph.open(saved)
+    (saved / "manifest.json").write_text("{}")
     with pytest.raises(StoreError, match="is not a manifest of ours"):
         Graph.open(saved)
     with pytest.raises(StoreError, match=r"is not a saved folder: manifest\.json is missing"):
@@ -109,14 +116,12 @@ def test_digest_depends_on_values_type_and_shape() -> None:
         digest(np.array([object()]))
 
 
-def test_opening_reads_no_array(saved: Path) -> None:
-    # Content that is wrong, of the right size: opening does not look, verifying does.
-    file = saved / "indices.npy"
-    content = bytearray(file.read_bytes())
-    content[-1] ^= 1
-    file.write_bytes(content)
+def test_opening_computes_no_checksum(tmp_path: Path) -> None:
+    # Content that is wrong but sound: opening does not notice, verifying does.
+    saved = graphs.karate_club().with_features("degree").save(tmp_path / "graph")
+    flip_bit(saved / "features.npy", 8 * ((saved / "features.npy").stat().st_size - 4))
     Graph.open(saved)
-    with pytest.raises(StoreError, match=r"indices\.npy does not match its checksum"):
+    with pytest.raises(StoreError, match=r"features\.npy does not match its checksum"):
         Graph.verify(saved)
 
 
@@ -133,31 +138,36 @@ def test_verify_accepts_what_was_written(saved: Path) -> None:
         (["arrays", "indices"], {"dtype": "<i4"}, "the entry of 'indices' needs"),
         (["meta", "task"], "zzz", "its task is 'zzz'"),
         (["meta"], {}, "its manifest lacks class_names, directed"),
+        (["meta", "name"], 7, "its name is 7"),
+        (["meta", "directed"], "no", "its directed is 'no'"),
+        (["meta", "class_names"], [1], r"its class_names is \[1\]"),
+        (["meta", "fingerprints"], {}, "its fingerprints lack adjacency"),
+        (["meta", "features_shape"], [1.5, "x"], "its features_shape is"),
+        (["arrays", "indices", "shape"], [-1], "has a size that is not 0, 1, 2"),
+        (["arrays", "indices", "shape"], [True], "has a size that is not 0, 1, 2"),
+        (["arrays", "../x"], {"dtype": "<i4", "shape": [1], "bytes": 1, "checksum": ""}, "outside of the folder"),
+        (["arrays", ".x"], {"dtype": "<i4", "shape": [1], "bytes": 1, "checksum": ""}, "outside of the folder"),
     ],
 )
 def test_damaged_manifests(saved: Path, path: list[str], value: Any, message: str) -> None:
-    manifest = json.loads((saved / "manifest.json").read_text())
-    place = manifest
-    for key in path[:-1]:
-        place = place[key]
-    place[path[-1]] = value
-    (saved / "manifest.json").write_text(json.dumps(manifest))
+    with edited_manifest(saved) as manifest:
+        place = manifest
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = value
     with pytest.raises(StoreError, match=message):
         Graph.open(saved)
 
 
-def test_arrays_that_do_not_belong_together(saved: Path, tmp_path: Path) -> None:
+def test_arrays_that_do_not_belong_together(tmp_path: Path) -> None:
     labelled = Graph.from_edges([[0], [1]], labels=[0, 1, 1], features=sp.identity(3)).save(tmp_path / "labelled")
-    (labelled / "labels.npy").unlink()
-    (saved / "indptr.npy").rename(labelled / "labels.npy")
-    manifest = json.loads((labelled / "manifest.json").read_text())
-    manifest["arrays"]["labels"] = json.loads((saved / "manifest.json").read_text())["arrays"]["indptr"]
-    (labelled / "manifest.json").write_text(json.dumps(manifest))
+    put_array(labelled, "labels", np.zeros(35, np.int64))
     with pytest.raises(StoreError, match="the length of labels is 35, not 3"):
         Graph.open(labelled)
-    del manifest["arrays"]["labels"]
-    manifest["meta"]["features_shape"] = None
-    (labelled / "manifest.json").write_text(json.dumps(manifest))
+    put_array(labelled, "labels", np.zeros(3, np.int64))
+    Graph.open(labelled)
+    with edited_manifest(labelled) as manifest:
+        manifest["meta"]["features_shape"] = None
     with pytest.raises(StoreError, match="its sparse features do not fit together"):
         Graph.open(labelled)
 
@@ -212,3 +222,63 @@ def test_is_intact(saved: Path) -> None:
     file.write_bytes(content)
     assert not is_intact(saved)
     assert not is_intact(saved / "nothing")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 200_000,
+        '{"a":' * 200_000,
+        '{"kind": ' + "9" * 5000 + "}",
+        "\x00",
+        '{"kind": "graph", "version": 1, "meta": {}, "arrays": {}, "checksum": "x"}',
+    ],
+    ids=["deep lists", "deep tables", "5000 digits", "zero byte", "another checksum"],
+)
+def test_hostile_manifests(saved: Path, text: str) -> None:
+    (saved / "manifest.json").write_text(text)
+    with pytest.raises(StoreError, match=r"manifest\.json (is damaged|does not match its own checksum)"):
+        Graph.open(saved)
+
+
+def test_every_flipped_bit_of_a_manifest_is_noticed(saved: Path) -> None:
+    size = (saved / "manifest.json").stat().st_size
+    for bit in range(0, 8 * size, 13):
+        flip_bit(saved / "manifest.json", bit)
+        with pytest.raises(StoreError):
+            Graph.verify(saved)
+        flip_bit(saved / "manifest.json", bit)
+    Graph.verify(saved)
+
+
+def test_checks_are_remembered_until_a_file_changes(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr(folders, "_WORTH_A_NOTE", 0)
+    monkeypatch.setattr(Graph, "_check_arrays", lambda *_: calls.append(1))
+    Graph.open(saved)
+    Graph.open(saved)
+    assert len(calls) == 1
+    monkeypatch.setattr(folders, "_checked", {})  # another process: it has the note
+    Graph.open(saved)
+    assert len(calls) == 1
+    (saved / "indices.npy").write_bytes((saved / "indices.npy").read_bytes())  # other times
+    Graph.open(saved)
+    assert len(calls) == 2
+    copy = saved.parent / "copy"
+    shutil.copytree(saved, copy)  # with the note and the times, but other files
+    Graph.open(copy)
+    assert len(calls) == 3
+    monkeypatch.setattr(folders, "_checked", {})
+    (saved / ".checked.json").write_text("[" * 100_000)
+    Graph.open(saved)
+    assert len(calls) == 4
+
+
+def test_no_note_can_be_written(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise StoreError("read-only")
+
+    monkeypatch.setattr(folders, "_WORTH_A_NOTE", 0)
+    monkeypatch.setattr(folders, "write_json", fail)
+    assert Graph.open(saved).num_nodes == 34
+    assert not (saved / ".checked.json").exists()

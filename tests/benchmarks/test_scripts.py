@@ -305,3 +305,20 @@ def test_tables_are_read_both_ways(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     files = tables.write_tables(tmp_path, 300, 2000)
     rows = {way: tables.measure(files, way) for way in ("pyarrow", "graph")}
     assert all(row["seconds"] > 0 and row["array_bytes"] > 2000 for row in rows.values())
+
+
+def test_opening_is_remembered_and_holds_no_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opening = load("speed.opening", monkeypatch)
+    monkeypatch.setattr(opening, "in_a_process", lambda work, *arguments: work(*arguments))
+    row = opening.measure(vcr.generate(300, 1200).save(tmp_path / "graph"), 1)
+    assert (row["nodes"], row["edges"], row["descriptors"]) == (300, 1200, 0)
+    assert row["seconds_first"] > 0
+
+
+def test_a_small_attack_is_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    robustness = load("robustness", monkeypatch)
+    robustness.make_templates(tmp_path / "templates")
+    answer = robustness.run_batch(tmp_path / "templates", 0, 25)
+    assert answer["unexpected"] == []
+    assert sum(answer["counts"].values()) == 25
+    assert answer["counts"]["refused"] > 10

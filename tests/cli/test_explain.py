@@ -44,7 +44,7 @@ def test_a_node(folder: Path, tmp_path: Path) -> None:
     page = tmp_path / "node.html"
     assert f"written: {page}" in command("explain", str(folder), "--node", "5", "--html", str(page)).replace("\n", "")
     assert page.stat().st_size > 10_000
-    assert "exists: choose another name" in command("explain", str(folder), "--node", "5", "--html", str(page), code=1)
+    assert "exists: choose another name" in command("explain", str(folder), "--node", "5", "--html", str(page), code=2)
 
 
 def test_a_whole_run(folder: Path) -> None:
@@ -84,22 +84,22 @@ def test_report(folder: Path, tmp_path: Path) -> None:
     ],
 )
 def test_errors(folder: Path, arguments: tuple[str, ...], message: str) -> None:
-    code = 0 if "n11" in arguments else 1
+    code = 0 if "n11" in arguments else 2
     assert message in command(arguments[0], str(folder), *arguments[1:], code=code)
 
 
 def test_folders_that_cannot_be_explained(folder: Path, tmp_path: Path) -> None:
     import shutil
 
-    assert "is not a run folder" in command("explain", str(tmp_path), "--node", "1", code=1)
+    assert "is not a run folder" in command("explain", str(tmp_path), "--node", "1", code=2)
     broken = tmp_path / "broken"
     shutil.copytree(folder, broken)
     about = json.loads((broken / "run.json").read_text())
     (broken / "run.json").write_text(json.dumps(about | {"version": 99}))
-    assert "has run format 99; this package reads 1" in command("report", str(broken), code=1)
+    assert "has run format 99; this package reads 1" in command("report", str(broken), code=2)
     (broken / "run.json").write_text(json.dumps(about))
     shutil.rmtree(broken / "tokens")
-    assert "tokens" in command("explain", str(broken), "--node", "1", code=1)
+    assert "tokens" in command("explain", str(broken), "--node", "1", code=2)
 
 
 def test_a_report_uses_the_partitioner_and_the_seed_of_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,10 +75,10 @@ def test_all_nodes_and_depths(trained: Path) -> None:
     out = trained / "all.csv"
     run("predict", str(trained / "run"), "--dataset", folder, "--all", "--refresh", "new", "--out", str(out))
     assert len(out.read_text().splitlines()) == 126
-    assert "there is no new node" in run("predict", str(trained / "run"), "--dataset", str(trained / "day0"), code=1)
-    assert "give --dataset too" in run("predict", str(trained / "run"), "--all", code=1)
-    assert "refresh is 'some'" in run("predict", str(trained / "run"), "--dataset", folder, "--refresh", "some", code=1)
-    assert "does not exist" in run("predict", str(trained / "run"), "--dataset", "nowhere", code=1)
+    assert "there is no new node" in run("predict", str(trained / "run"), "--dataset", str(trained / "day0"), code=2)
+    assert "give --dataset too" in run("predict", str(trained / "run"), "--all", code=2)
+    assert "refresh is 'some'" in run("predict", str(trained / "run"), "--dataset", folder, "--refresh", "some", code=2)
+    assert "does not exist" in run("predict", str(trained / "run"), "--dataset", "nowhere", code=2)
 
 
 def test_update(trained: Path) -> None:

@@ -225,13 +225,13 @@ def test_a_search_is_not_pruned(folder: Path) -> None:
     ],
 )
 def test_wrong_options(folder: Path, arguments: list[str], message: str) -> None:
-    assert message in run("runs", str(folder), *arguments, code=1)
+    assert message in run("runs", str(folder), *arguments, code=2)
     assert len(list(folder.iterdir())) == 3
 
 
 def test_folders_without_runs(tmp_path: Path) -> None:
     assert "there are no runs in" in run("runs", str(tmp_path))
-    assert "is not a folder" in run("runs", str(tmp_path / "nowhere"), code=1)
+    assert "is not a folder" in run("runs", str(tmp_path / "nowhere"), code=2)
 
 
 def test_hostile_names_on_screen_and_in_files(trained: Path, tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_hostile_names_on_screen_and_in_files(trained: Path, tmp_path: Path) -> 
         text = run(*arguments)
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]", text)
     assert r"\x1b[2Jgone" in run("predict", one, "--nodes", "id:1")
-    assert not re.search("[\x1b\u202e]", run("predict", one, "--nodes", "\x1b[2J", code=1))
+    assert not re.search("[\x1b\u202e]", run("predict", one, "--nodes", "\x1b[2J", code=2))
     run("predict", one, "--out", str(tmp_path / "all.csv"))
     lines = (tmp_path / "all.csv").read_text(encoding="utf-8").splitlines()
     assert lines[0] == r"node,name,part,label,prediction,probability_@a,probability_\x1b[31mb,probability_c"
@@ -268,13 +268,13 @@ def test_quiet_and_log_file(trained: Path, tmp_path: Path) -> None:
     lines = log.read_text().splitlines()
     assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", line) for line in lines)
     assert [line[20:] for line in lines] == ["inference: done", f"150 predictions written to {out}"]
-    text = run("predict", one, "--out", str(out), "-q", "--log-file", str(log), code=1)
+    text = run("predict", one, "--out", str(out), "-q", "--log-file", str(log), code=2)
     assert re.fullmatch(r"error: \S+all.csv exists: choose another name or delete it\n", text)
     assert log.read_text().splitlines()[2][20:] == text.strip()
-    assert "--quiet prints no predictions" in run("predict", one, "--quiet", code=1)
+    assert "--quiet prints no predictions" in run("predict", one, "--quiet", code=2)
     assert "prediction" in run("predict", one, "--log-file", str(log))
     assert "prediction" in log.read_text().splitlines()[-1] or "│" in log.read_text()
-    assert "cannot write the log file" in run("predict", one, "--log-file", "/dev/null/x", code=1)
+    assert "cannot write the log file" in run("predict", one, "--log-file", "/dev/null/x", code=2)
     assert "inference: done" in run("evaluate", one)  # a later command is not quiet
 
 

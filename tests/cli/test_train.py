@@ -31,14 +31,14 @@ def test_train_evaluate_predict_embed(tmp_path: Path) -> None:
     assert "gate" not in paper
     assert "batch of" not in paper
     assert Run.open(tmp_path / "paper", "cpu").config.training.batch_size == 500
-    assert "holds a run already" in run("train", "--out", out, *SHORT, code=1)
+    assert "holds a run already" in run("train", "--out", out, *SHORT, code=2)
     assert "digits: accuracy" in run("train", "--resume", out)  # finished: shown as it is
-    assert "leave out the other options" in run("train", "--resume", out, "--out", out, code=1)
+    assert "leave out the other options" in run("train", "--resume", out, "--out", out, code=2)
     assert "digits: accuracy" in run("train", "--out", out, *SHORT, "--force")
     test = f"{Run.open(out, 'cpu').metrics['test']:.4f}"
     assert test in run("evaluate", out)
     assert test in run("evaluate", out, "--part", "test")
-    assert "--part is 'tset'; it must be train, val, test or all" in run("evaluate", out, "--part", "tset", code=1)
+    assert "--part is 'tset'; it must be train, val, test or all" in run("evaluate", out, "--part", "tset", code=2)
     text = run("predict", out, "--nodes", "0, 5")
     assert "prediction" in text
     csv = tmp_path / "all.csv"
@@ -46,16 +46,16 @@ def test_train_evaluate_predict_embed(tmp_path: Path) -> None:
     lines = csv.read_text().splitlines()
     assert lines[0].startswith("node,part,label,prediction,probability_0")
     assert len(lines) == 1798
-    assert "exists" in run("predict", out, "--out", str(csv), code=1)
-    assert "there is no node 1797" in run("predict", out, "--nodes", "1797", code=1)
-    assert "there is no node named 'x'" in run("predict", out, "--nodes", "x", code=1)
+    assert "exists" in run("predict", out, "--out", str(csv), code=2)
+    assert "there is no node 1797" in run("predict", out, "--nodes", "1797", code=2)
+    assert "there is no node named 'x'" in run("predict", out, "--nodes", "x", code=2)
     (tmp_path / "nodes.txt").write_text("3\n\n4\n")
     assert "2 vectors of 32 numbers" in run(
         "embed", out, "--out", str(tmp_path / "vectors.npy"), "--nodes", f"@{tmp_path / 'nodes.txt'}"
     )
     assert np.load(tmp_path / "vectors.npy").shape == (2, 32)
     assert "must end in .csv, .parquet, .npz or .npy" in run(
-        "embed", out, "--out", str(tmp_path / "vectors.txt"), code=1
+        "embed", out, "--out", str(tmp_path / "vectors.txt"), code=2
     )
     model = tmp_path / "model.pt2"
     assert run("export", out, "--format", "torch", "--out", str(model)) == (
@@ -63,14 +63,14 @@ def test_train_evaluate_predict_embed(tmp_path: Path) -> None:
     )
     assert model.stat().st_size > 0
     assert '"probabilities"' in Path(f"{model}.json").read_text()
-    assert "format is 'tf'; it must be onnx or torch" in run("export", out, "--format", "tf", code=1)
+    assert "format is 'tf'; it must be onnx or torch" in run("export", out, "--format", "tf", code=2)
 
 
 def test_baselines_beside_our_result(tmp_path: Path) -> None:
     out = tmp_path / "run"
     run("train", "--out", str(out), *SHORT)
     assert "baselines is 'some'; it must be none, quick or all" in run(
-        "train", "--resume", str(out), "--baselines", "some", code=1
+        "train", "--resume", str(out), "--baselines", "some", code=2
     )
     text = run("train", "--resume", str(out), "--baselines", "quick")
     opened = Run.open(out, "cpu")
@@ -86,10 +86,10 @@ def test_baselines_beside_our_result(tmp_path: Path) -> None:
 
 
 def test_runs_that_are_none(tmp_path: Path) -> None:
-    assert "is not a run folder" in run("evaluate", str(tmp_path), code=1)
-    assert "is not a run folder" in run("train", "--resume", str(tmp_path), code=1)
-    assert "this machine has no GPU" in run("train", "--device", "cuda", "--out", str(tmp_path / "run"), code=1)
-    assert "it must be auto, cpu, cuda" in run("train", "--device", "abacus", "--out", str(tmp_path / "run"), code=1)
+    assert "is not a run folder" in run("evaluate", str(tmp_path), code=2)
+    assert "is not a run folder" in run("train", "--resume", str(tmp_path), code=2)
+    assert "this machine has no GPU" in run("train", "--device", "cuda", "--out", str(tmp_path / "run"), code=2)
+    assert "it must be auto, cpu, cuda" in run("train", "--device", "abacus", "--out", str(tmp_path / "run"), code=2)
     assert not (tmp_path / "run").exists()
 
 
@@ -98,7 +98,7 @@ def test_train_over_seeds(tmp_path: Path) -> None:
     assert "seed 1: accuracy val" in text
     assert "summary.json" in text
     assert (tmp_path / "runs" / "seed-1" / "metrics.json").is_file()
-    assert "give the same train command again" in run("train", "--resume", str(tmp_path / "runs"), code=1)
+    assert "give the same train command again" in run("train", "--resume", str(tmp_path / "runs"), code=2)
 
 
 def test_tensorboard(tmp_path: Path) -> None:

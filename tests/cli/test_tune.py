@@ -34,9 +34,9 @@ def test_tune_show_and_continue(tmp_path: Path) -> None:
     assert "trial 1" not in again
     assert best in again
     assert Run.open(out, "cpu").config.model.hidden_channels == 16
-    assert "holds a search with another seed" in run(*SEARCH, "--out", out, "--seed", "1", code=1)
-    assert "leave out the other options" in run("tune", "--show", out, "--dataset", "digits", code=1)
-    assert "holds no search" in run("tune", "--show", str(tmp_path), code=1)
+    assert "holds a search with another seed" in run(*SEARCH, "--out", out, "--seed", "1", code=2)
+    assert "leave out the other options" in run("tune", "--show", out, "--dataset", "digits", code=2)
+    assert "holds no search" in run("tune", "--show", str(tmp_path), code=2)
 
 
 def test_a_setting_holds_even_if_it_is_the_default(tmp_path: Path) -> None:
@@ -70,4 +70,4 @@ def test_skipped_recipes_are_named(tmp_path: Path) -> None:
     out, recipes = str(tmp_path / "run"), "features,hops"
     text = run("tune", "--recipes", recipes, "--trials", "1", *SHORT, "--set", "model.label_hops=2", "--out", out)
     assert text.count("features is skipped: model.label_hops is 2 but the token lists have 0 hops") == 2
-    assert "unknown recipe 'hop'" in run("tune", "--recipes", "hop", "--out", str(tmp_path / "x"), code=1)
+    assert "unknown recipe 'hop'" in run("tune", "--recipes", "hop", "--out", str(tmp_path / "x"), code=2)

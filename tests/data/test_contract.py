@@ -1,13 +1,19 @@
 """Bad input gets an error that names the value, the rule and the way out."""
 
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.support import graphs, naive
 from vcr_graphormer import ConfigError, Graph, GraphError
+from vcr_graphormer.data import contract
+from vcr_graphormer.data.contract import check_adjacency
 from vcr_graphormer.data.tasks import check_labels
 
 EDGES = [[0, 1], [1, 2]]
@@ -119,7 +125,8 @@ def test_torch_input_equals_numpy_input() -> None:
     given = Graph.from_edges(torch.tensor(EDGES), features=torch.tensor(features), labels=torch.tensor([0, 1, 0]))
     assert given.fingerprint == expected.fingerprint
     sparse = Graph.from_edges(EDGES, features=sp.csr_matrix(features)).fingerprints["features"]
-    with pytest.warns(UserWarning, match="Sparse"):  # torch calls its CSR layout a beta
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls its CSR layout a beta, once per process
         layouts = [torch.tensor(features).to_sparse(), torch.tensor(features).to_sparse_csr()]
     for tensor in layouts:
         assert Graph.from_edges(EDGES, features=tensor).fingerprints["features"] == sparse
@@ -150,3 +157,55 @@ def test_fingerprint_sees_shape_but_not_the_width_of_indices() -> None:
     larger = sp.csr_matrix((narrow.data, narrow.indices, narrow.indptr), shape=(3, 30))
     prints = [Graph.from_edges(EDGES, features=matrix).fingerprint for matrix in (narrow, wide, larger)]
     assert prints[0] == prints[1] != prints[2]
+
+
+@given(
+    graphs.edge_lists(),
+    st.booleans(),
+    st.sampled_from(["indptr", "indices", "nothing"]),
+    st.integers(0, 1000),
+    st.integers(-3, 15),
+)
+@settings(max_examples=300)
+def test_adjacency_from_a_file_is_checked(edges: Any, directed: bool, part: str, place: int, value: int) -> None:
+    n, pairs = edges
+    graph = Graph.from_edges(np.array(pairs, dtype=np.int64).reshape(-1, 2).T, n, directed=directed)
+    arrays: dict[str, Any] = {"indptr": graph.indptr.copy(), "indices": graph.indices.copy()}
+    if part != "nothing" and len(arrays[part]):
+        arrays[part][place % len(arrays[part])] = value
+    expected = naive.is_adjacency(arrays["indptr"].tolist(), arrays["indices"].tolist(), symmetric=not directed)
+    try:
+        check_adjacency(arrays["indptr"], arrays["indices"], None, num_nodes=n, symmetric=not directed)
+        found = True
+    except GraphError:
+        found = False
+    assert found == expected
+
+
+def test_blocks_of_arcs_are_checked_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = graphs.karate_club()
+    arrays: dict[str, Any] = {"num_nodes": 34, "symmetric": True}
+    for size in (1, 2, 7, 100, 1000):
+        monkeypatch.setattr(contract, "_ARCS_AT_ONCE", size)
+        check_adjacency(graph.indptr, graph.indices, None, **arrays)
+        for place in range(0, graph.num_arcs, 5):
+            wrong = graph.indices.copy()
+            wrong[place] += 1
+            with pytest.raises(GraphError):
+                check_adjacency(graph.indptr, wrong, None, **arrays)
+
+
+@pytest.mark.parametrize("weights", [[1.0, np.nan], [0.0, 1.0], [1.0, np.inf], [1.0]])
+def test_weights_from_a_file(weights: list[float]) -> None:
+    indptr, indices = np.array([0, 1, 2]), np.array([1, 0], dtype=np.int32)
+    with pytest.raises(GraphError, match="weights"):
+        check_adjacency(indptr, indices, np.array(weights, np.float32), num_nodes=2, symmetric=True)
+
+
+@pytest.mark.parametrize("kind", ["indptr", "indices"])
+@pytest.mark.parametrize("dtype", [">i4", ">i8", "<u4", "<f8"])
+def test_other_types_and_byte_orders_are_refused(kind: str, dtype: str) -> None:
+    arrays: dict[str, Any] = {"indptr": np.array([0, 1, 2]), "indices": np.array([1, 0], dtype=np.int32)}
+    arrays[kind] = arrays[kind].astype(dtype)
+    with pytest.raises(GraphError, match=f"{kind} is "):
+        check_adjacency(arrays["indptr"], arrays["indices"], None, num_nodes=2)

@@ -227,3 +227,15 @@ def test_a_damaged_schema_is_refused(tmp_path: Path) -> None:
     manifest.write_text(text.replace('"feature_names": [', '"feature_names": ["y",'))
     with pytest.raises(StoreError, match="the number of feature names is 2, not 1"):
         Graph.open(tmp_path / "graph")
+
+
+def test_a_closed_graph_says_so(tmp_path: Path) -> None:
+    saved = graphs.karate_club().with_features("degree").save(tmp_path / "graph")
+    with Graph.open(saved) as graph:
+        assert graph.num_arcs == 156
+    for use in (lambda: graph.num_nodes, lambda: graph.features[0], lambda: np.asarray(graph.indices)):  # type: ignore[index]
+        with pytest.raises(StoreError, match="graph is closed: open it again"):
+            use()
+    with graphs.path() as in_memory:
+        pass
+    assert in_memory.num_nodes == 5

@@ -259,4 +259,4 @@ def test_what_cannot_work_is_refused_before_the_graph_is_loaded(
     monkeypatch.setattr("vcr_graphormer.data.datasets.load_data", load)
     more = [part for setting in ("data.dataset=/none/such", *settings) for part in ("--set", setting)]
     given = ["train", "--seeds", "2"] if command == "seeds" else [command]
-    assert message in run_command(*given, *more, "--out", str(tmp_path / "run"), code=1)
+    assert message in run_command(*given, *more, "--out", str(tmp_path / "run"), code=2)

@@ -1,6 +1,8 @@
 """A run folder reopened: predictions, embeddings, metrics, and folders that cannot be opened."""
 
 import json
+import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -11,8 +13,10 @@ import numpy as np
 import pytest
 
 import vcr_graphormer as vcr
+from tests.support.damage import edited_manifest, put_array
 from tests.support.runs import CONFIG, named_graph
 from vcr_graphormer import ConfigError, Graph, GraphError, Run, Split, StoreError
+from vcr_graphormer.training.checkpoint import load_tensors, save_tensors
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +163,10 @@ def test_a_missing_file_is_named(run: Run, tmp_path: Path, name: str, message: s
 def test_damaged_files(run: Run, tmp_path: Path) -> None:
     folder = copied(run, tmp_path)
     (folder / "model.safetensors").write_bytes(b"\x00" * 50)
-    with pytest.raises(StoreError, match="model.safetensors is damaged"):
+    with pytest.raises(StoreError, match="model.safetensors is damaged: it has 50 bytes"):
+        Run.open(folder, "cpu")
+    forget_checksums(folder)
+    with pytest.raises(StoreError, match="model.safetensors is damaged: "):
         Run.open(folder, "cpu").predict([0])
     text = (folder / "config.toml").read_text().replace("hidden_channels = 16", "hidden_channels = 32")
     (folder / "config.toml").write_text(text)
@@ -168,12 +175,72 @@ def test_damaged_files(run: Run, tmp_path: Path) -> None:
         Run.open(folder, "cpu").predict([0])
 
 
+def forget_checksums(folder: Path) -> None:
+    """Make a run one of an earlier version, or of someone who removed them on purpose."""
+    (folder / "checksums.json").unlink()
+    metrics = json.loads((folder / "metrics.json").read_text())
+    (folder / "metrics.json").write_text(json.dumps({k: v for k, v in metrics.items() if k != "weights"}))
+
+
+def test_weights_that_are_not_numbers(run: Run, tmp_path: Path) -> None:
+    folder = copied(run, tmp_path)
+    forget_checksums(folder)
+    tensors, about = load_tensors(folder / "model.safetensors")
+    name = sorted(tensors)[0]
+    save_tensors(folder / "model.safetensors", {**tensors, name: tensors[name] * float("nan")}, about)
+    with pytest.raises(StoreError, match="holds weights that are infinite or not a number"):
+        Run.open(folder, "cpu").predict([0])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("graph", 3), ("tokens", None), ("fingerprint", []), ("num_features", -1), ("num_nodes", "x"), ("task", "x")],
+)
+def test_a_damaged_run_file(run: Run, tmp_path: Path, name: str, value: object) -> None:
+    folder = copied(run, tmp_path)
+    about = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(about | {name: value}))
+    with pytest.raises(StoreError, match=f"run.json is damaged: its {name} is "):
+        Run.open(folder)
+
+
+def test_a_closed_run_opens_its_files_again(run: Run, tmp_path: Path) -> None:
+    with Run.open(copied(run, tmp_path), "cpu") as opened:
+        before = opened.predict([3]).probabilities
+    assert not {"graph", "store", "model", "inputs"} & vars(opened).keys()
+    np.testing.assert_array_equal(opened.predict([3]).probabilities, before)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
+def test_500_open_runs_hold_no_descriptors(run: Run) -> None:
+    """With 1,024 descriptors allowed, 500 runs lie open with graph, token lists and model."""
+    before, limits = len(os.listdir("/proc/self/fd")), resource.getrlimit(resource.RLIMIT_NOFILE)  # noqa: PTH208
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, limits[1]), limits[1]))
+    try:
+        runs = [Run.open(run.path, "cpu") for _ in range(500)]
+        assert {len(one.graph.indices) + one.store.num_nodes for one in runs} == {run.graph.num_arcs + 150}
+        assert len(runs[499].predict([0])) == 1
+        assert len(os.listdir("/proc/self/fd")) - before < 10  # noqa: PTH208
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
 def test_another_graph_in_its_place(run: Run, tmp_path: Path) -> None:
     folder = copied(run, tmp_path)
     shutil.rmtree(folder / "graph")
     vcr.generate(nodes=150, edges=600, classes=3, features=8, homophily=0.8, seed=9).save(folder / "graph")
     with pytest.raises(StoreError, match="is another graph than the one"):
         _ = Run.open(folder, "cpu").graph
+
+
+def test_labels_of_other_classes_in_its_graph(run: Run, tmp_path: Path) -> None:
+    folder = copied(run, tmp_path)
+    labels = np.load(folder / "graph" / "labels.npy")
+    with edited_manifest(folder / "graph") as manifest:
+        manifest["meta"]["class_names"] = [f"c{number}" for number in range(151)]
+    put_array(folder / "graph", "labels", np.where(labels == labels[0], 150, labels))
+    with pytest.raises(StoreError, match="is damaged: its num_outputs is 151, the model has"):
+        Run.open(folder, "cpu").predict([0])
 
 
 def test_predicting_loads_neither_compiled_loops_nor_explanations(tmp_path: Path) -> None:

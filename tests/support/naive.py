@@ -305,3 +305,16 @@ def feature_similarity(graph: Graph, source: int, with_hop: bool) -> list[float]
             cosines.append(float(matrix[source] @ matrix[other]) / length if length else 0.0)
         found.append(sum(cosines) / len(cosines))
     return found
+
+
+def is_adjacency(indptr: list[int], indices: list[int], *, symmetric: bool) -> bool:
+    """Whether CSR arrays are an adjacency matrix without self-loops, rows ascending, entry by entry."""
+    n = len(indptr) - 1
+    if indptr[0] != 0 or indptr[-1] != len(indices) or any(indptr[u] > indptr[u + 1] for u in range(n)):
+        return False
+    rows = [indices[indptr[u] : indptr[u + 1]] for u in range(n)]
+    if any(v < 0 or v >= n or v == u for u in range(n) for v in rows[u]):
+        return False
+    if any(sorted(set(row)) != row for row in rows):
+        return False
+    return not symmetric or all(u in rows[v] for u in range(n) for v in rows[u])

@@ -159,13 +159,13 @@ def test_who_lacks_the_package_is_noticed_before_the_work(who: str, tmp_path: Pa
 def test_nobody_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "SECONDS_TO_ANSWER", 1)
     for address in ("nonsense", "tcp://host", "host:8786", "tcp://:x"):
-        text = run("tokenize", "--out", str(tmp_path / "t"), "--scheduler", address, code=1)
+        text = run("tokenize", "--out", str(tmp_path / "t"), "--scheduler", address, code=2)
         assert f"--scheduler is '{address}'; it must be an address such as tcp://host:8786" in text
     for address in ("tcp://127.0.0.1:1", "nonsense://x:1"):
-        text = run("tokenize", "--out", str(tmp_path / "t"), "--scheduler", address, code=1)
+        text = run("tokenize", "--out", str(tmp_path / "t"), "--scheduler", address, code=2)
         assert f"no scheduler answers at '{address}' within 1 s: start one with 'dask scheduler'" in text
     with Cluster(tmp_path / "cluster", workers=0) as started:
-        text = run("tokenize", "--out", str(tmp_path / "t"), "--scheduler", started.address, code=1)
+        text = run("tokenize", "--out", str(tmp_path / "t"), "--scheduler", started.address, code=2)
         assert f"has no workers: start some on each machine with 'dask worker {started.address}'" in text
     assert not (tmp_path / "t").exists()
     monkeypatch.setitem(sys.modules, "distributed", None)

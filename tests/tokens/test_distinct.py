@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import graphs, naive
+from tests.support.damage import edited_manifest, put_array
 from tests.support.dask_cluster import Here
 from tests.support.plain import token_config
 from tests.support.runs import all_bytes
@@ -169,12 +170,10 @@ def test_a_distinct_store_without_its_shared_scores_is_damaged(damage: str, tmp_
     graph = graphs.karate_club().with_features("degree")
     store = tokenize(graph, None, token_config(hops=0, clusters=2, content_clusters=2), tmp_path / "t")
     assert TokenStore.open(store.path).settings.distinct
-    manifest = json.loads((store.path / "manifest.json").read_text())
     if damage == "missing":
-        del manifest["arrays"]["content_shared"]
+        with edited_manifest(store.path) as manifest:
+            del manifest["arrays"]["content_shared"]
     else:
-        manifest["arrays"]["content_shared"] = manifest["arrays"]["content_assignment"]
-        (store.path / "content_shared.npy").write_bytes((store.path / "content_assignment.npy").read_bytes())
-    (store.path / "manifest.json").write_text(json.dumps(manifest))
+        put_array(store.path, "content_shared", store.assignment("content"))
     with pytest.raises(StoreError, match="is damaged: its lists are distinct, but content_shared"):
         TokenStore.open(store.path)

@@ -1,6 +1,5 @@
 """A store opens at once, knows what it belongs to, and notices every changed byte."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.support import graphs
+from tests.support.damage import edited_manifest, put_array
 from tests.support.plain import token_config
 from vcr_graphormer import StoreError, TokenStore, tokenize
 
@@ -77,19 +77,17 @@ def test_identity(store: TokenStore) -> None:
 def test_a_store_that_lacks_an_optional_kind_is_damaged(tmp_path: Path) -> None:
     config = token_config(hops=0, content_tokens=0, link_tokens=2)
     store = tokenize(graphs.karate_club().with_features("degree"), config=config, out=tmp_path / "tokens")
-    manifest = json.loads((store.path / "manifest.json").read_text())
-    del manifest["arrays"]["links_ids"]
-    (store.path / "manifest.json").write_text(json.dumps(manifest))
+    with edited_manifest(store.path) as manifest:
+        del manifest["arrays"]["links_ids"]
     with pytest.raises(StoreError, match="is damaged: its manifest lacks links_ids"):
         TokenStore.open(store.path)
 
 
 def rewrite(store: TokenStore, **removed: Any) -> TokenStore:
     """Let a store say what older versions wrote into its settings and its identity."""
-    manifest = json.loads((store.path / "manifest.json").read_text())
-    manifest["meta"]["config"] |= removed
-    manifest["meta"]["identity"] |= {f"setting {name}": str(value) for name, value in removed.items()}
-    (store.path / "manifest.json").write_text(json.dumps(manifest))
+    with edited_manifest(store.path) as manifest:
+        manifest["meta"]["config"] |= removed
+        manifest["meta"]["identity"] |= {f"setting {name}": str(value) for name, value in removed.items()}
     return TokenStore.open(store.path)
 
 
@@ -105,3 +103,62 @@ def test_stores_of_older_versions_are_refused_otherwise(name: str, value: Any, s
     sentence = f"tokens was made with tokens.{name} = {value!r}, which was removed: tokenize again"
     with pytest.raises(StoreError, match=sentence):
         rewrite(store, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("structure_ids", lambda ids: np.where(ids == ids[0, 0], 34, ids).astype(np.int32), "structure_ids holds 34"),
+        ("content_ids", lambda ids: np.where(ids == ids[0, 0], -2, ids).astype(np.int32), "content_ids holds -2"),
+        ("content_ids", lambda ids: ids.astype(np.int64), "content_ids is <i8"),
+        ("content_ids", lambda ids: ids.astype(">i4"), "content_ids is >i4"),
+        ("content_ids", lambda ids: ids[:, :1], r"content_scores is <f4\[34, 2\]; it must be float32\[34, 1\]"),
+        ("structure_scores", lambda scores: scores * np.float32("nan"), "structure_scores must be finite"),
+        ("structure_assignment", lambda ids: ids + 2_000_000, "structure_assignment holds 200000"),
+        ("structure_assignment", lambda ids: ids[:5], r"structure_assignment is <i4\[5\]"),
+        ("hop_1", lambda hop: hop[:3], r"hop_1 is <f4\[3, \d+\]"),
+        ("hop_2", lambda hop: hop / 0, "hop_2 must be finite"),
+        ("content_shared", lambda shared: shared[:, :1], "content_shared is not as it must be"),
+        ("content_shared", lambda shared: shared.astype(">f4"), "content_shared is not as it must be"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_arrays_that_would_crash_a_loop_are_refused(store: TokenStore, name: str, change: Any, message: str) -> None:
+    TokenStore.open(store.path)
+    put_array(store.path, name, change(np.array(store.arrays[name])))
+    with pytest.raises(StoreError, match=f"tokens is damaged: .*{message}"):
+        TokenStore.open(store.path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("hops", "two", "its hops is 'two'"),
+        ("hops", 10**9, "its manifest lacks hop_3"),
+        ("num_features", -1, "its num_features is -1"),
+        ("distinct", 1, "its distinct is 1"),
+        ("score_type", ["float32"], "score_type"),
+        ("restart", 7, "restart"),
+    ],
+)
+def test_settings_that_no_version_wrote_are_refused(store: TokenStore, name: str, value: Any, message: str) -> None:
+    with edited_manifest(store.path) as manifest:
+        manifest["meta"]["config"][name] = value
+    with pytest.raises(StoreError, match=message):
+        TokenStore.open(store.path)
+
+
+@pytest.mark.parametrize(("name", "value"), [("kinds", [["a"]]), ("kinds", 3), ("identity", [1])])
+def test_damaged_meta(store: TokenStore, name: str, value: Any) -> None:
+    with edited_manifest(store.path) as manifest:
+        manifest["meta"][name] = value
+    with pytest.raises(StoreError, match="is damaged: its (kinds|identity)"):
+        TokenStore.open(store.path)
+
+
+def test_a_closed_store_says_so(store: TokenStore) -> None:
+    with TokenStore.open(store.path) as opened:
+        assert opened.num_nodes == 34
+    with pytest.raises(StoreError, match="tokens is closed: open it again"):
+        opened.neighbours(np.array([0]))
+    assert TokenStore.open(store.path).num_nodes == 34

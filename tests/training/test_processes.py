@@ -307,6 +307,6 @@ def test_several_seeds_are_refused_under_torchrun(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(ConfigError, match="one after another in one process, not under torchrun"):
         train_seeds(plain_config(), 3, tmp_path / "runs", "cpu")
     monkeypatch.setattr(Processes, "agree", lambda processes, work: work())
-    text = run_command("train", "--seeds", "3", "--out", str(tmp_path / "runs"), code=1)
+    text = run_command("train", "--seeds", "3", "--out", str(tmp_path / "runs"), code=2)
     assert "under torchrun leave it out and give each seed a command of its own" in text
     assert not (tmp_path / "runs").exists()

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from ..errors import StoreError
-from .checks import Array
-from .files import _cannot_write, replace_file, write_array
+from ..errors import GraphError, StoreError
+from .checks import Array, is_whole
+from .files import _cannot_write, read_json, replace_file, write_array, write_json
+from .mapping import MapMode, map_array
 
 MANIFEST = "manifest.json"
+CHECKED = ".checked.json"  # what `check_once` remembers
+_MANIFEST_KEYS = ("kind", "version", "meta", "arrays", "checksum")  # the last is younger than the first folders
 # Elements hashed at once: `digest` of a memory-mapped array copies at most 32 MiB of 8-byte numbers.
 _HASH_BLOCK = 1 << 22
-MapMode = Literal["r", "c"]
+# Folders with fewer bytes are checked faster than a note is written.
+_WORTH_A_NOTE = 1 << 25
+_CHECKS = 1  # version of the checks: raise it when they get stricter, and all folders are checked again
+# Folders that this process has checked, with the state of their files.
+_checked: dict[Path, dict[str, list[int]]] = {}
 
 
 def digest(*arrays: Array | None) -> str:
@@ -154,16 +162,49 @@ def write_manifest(
         for name, array in arrays.items()
     }
     manifest = {"kind": kind, "version": version, "meta": dict(meta), "arrays": entries}
+    manifest["checksum"] = _own_checksum(manifest)
     with replace_file(folder / MANIFEST) as temporary:
         temporary.write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
 
 
+def _own_checksum(manifest: Mapping[str, Any]) -> str:
+    """Return the hash of a manifest without its entry `checksum`."""
+    content = {name: value for name, value in manifest.items() if name != "checksum"}
+    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
 def verify_folder(path: str | Path) -> None:
     """Read every array of a saved folder and raise for the first that does not match its checksum."""
-    for name, entry in read_manifest(path)["arrays"].items():
+    if sentences := folder_problems(path):
+        raise StoreError(sentences[0])
+
+
+def folder_problems(path: str | Path) -> list[str]:
+    """Return a sentence for each file of a saved folder that does not match its checksum; none if all do."""
+    try:
+        entries = read_manifest(path)["arrays"]
+    except StoreError as error:
+        return [str(error)]
+    sentences = []
+    for name, entry in entries.items():
         file = Path(path) / f"{name}.npy"
-        if digest(open_array(file, entry)) != entry["checksum"]:
-            raise StoreError(f"{file} does not match its checksum: it was changed or damaged after it was written")
+        try:
+            array = open_array(file, entry)
+            if digest(array) != entry["checksum"] or not _has_usual_header(file, array):
+                sentences.append(f"{file} does not match its checksum: it was changed or damaged after it was written")
+        except StoreError as error:
+            sentences.append(str(error))
+    return sentences
+
+
+def _has_usual_header(file: Path, array: Array) -> bool:
+    """Return whether the bytes before the array are those that `write_array` writes; they are in no checksum."""
+    with io.BytesIO() as header:
+        np.lib.format.write_array(header, np.empty((0,), array.dtype), allow_pickle=False)
+        prefix = header.getvalue()[:8]
+    with file.open("rb") as handle:
+        start = handle.read(file.stat().st_size - array.nbytes)
+    return start[:8] == prefix and start[-1:] == b"\n" and set(start[start.rindex(b"}") + 1 : -1]) <= {ord(" ")}
 
 
 def is_intact(path: Path) -> bool:
@@ -188,19 +229,66 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
     file = Path(path) / MANIFEST
     if not file.is_file():
         raise StoreError(f"{path} is not a saved folder: {MANIFEST} is missing")
-    try:
-        manifest = json.loads(file.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise StoreError(f"{file} is damaged: {error}") from error
-    if not isinstance(manifest, dict) or not {"kind", "version", "meta", "arrays"} <= manifest.keys():
+    manifest = read_json(file)
+    if not {"kind", "version", "meta", "arrays"} <= manifest.keys() <= {*_MANIFEST_KEYS}:
         raise StoreError(f"{file} is not a manifest of ours: it needs kind, version, meta and arrays")
     if not isinstance(manifest["meta"], dict) or not isinstance(manifest["arrays"], dict):
         raise StoreError(f"{file} is damaged: meta and arrays must be tables")
+    if "checksum" in manifest and manifest["checksum"] != _own_checksum(manifest):
+        raise StoreError(f"{file} does not match its own checksum: it was changed or damaged after it was written")
     types = {"dtype": str, "shape": list, "bytes": int, "checksum": str}
     for name, entry in manifest["arrays"].items():
         if not isinstance(entry, dict) or any(not isinstance(entry.get(key), type_) for key, type_ in types.items()):
             raise StoreError(f"{file} is damaged: the entry of '{name}' needs dtype, shape, bytes and checksum")
+        if not all(is_whole(size) and size >= 0 for size in (entry["bytes"], *entry["shape"])):
+            raise StoreError(f"{file} is damaged: the entry of '{name}' has a size that is not 0, 1, 2, …")
+        if name.startswith(".") or not {"/", "\\", "\0"}.isdisjoint(name):
+            raise StoreError(f"{file} is damaged: '{name}' would be a file outside of the folder")
     return manifest
+
+
+def check_once(path: str | Path, check: Callable[[], None], *, beside: Path | None = None) -> None:
+    """Call `check`, which reads the arrays of a saved folder, unless it passed before for the very same files.
+
+    Files are the same if name, size, inode and both times of the system are. This process remembers that, and large
+    folders have a note for other processes. A note that came with a copy or an archive is void: inodes and times
+    differ. `check` raises a `GraphError` for arrays that do not fit together.
+
+    Parameters
+    ----------
+    beside
+        Another saved folder that `check` compares the arrays with.
+    """
+    folder = Path(path).resolve()
+    try:
+        state = _state(folder)
+        if beside is not None:
+            state |= {f"{beside.resolve()}/{name}": numbers for name, numbers in _state(beside).items()}
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror or error}") from error
+    if _checked.get(folder) == state:
+        return
+    note = folder / CHECKED
+    with suppress(StoreError):
+        if note.is_file() and read_json(note) == {"version": _CHECKS, "files": state}:
+            _checked[folder] = state
+            return
+    try:
+        check()
+    except (GraphError, StoreError) as error:
+        raise StoreError(f"{path} is damaged: {error}") from error
+    _checked[folder] = state
+    if sum(size for size, *_ in state.values()) >= _WORTH_A_NOTE:
+        with suppress(StoreError):  # a disk that is full or read-only: the next process checks again
+            write_json(note, {"version": _CHECKS, "files": state})
+
+
+def _state(folder: Path) -> dict[str, list[int]]:
+    """Return size, inode and times of every file that a manifest lists, and of the manifest."""
+    stats = {file.name: file.stat() for file in (folder / MANIFEST, *folder.glob("*.npy"))}
+    return {
+        name: [stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns] for name, stat in sorted(stats.items())
+    }
 
 
 def open_folder(
@@ -217,7 +305,10 @@ def open_folder(
     if manifest["kind"] != kind:
         raise StoreError(f"{path} holds a {manifest['kind']}, not a {kind}")
     if manifest["version"] != version:
-        raise StoreError(f"{path} has format version {manifest['version']}; this package reads version {version}")
+        raise StoreError(
+            f"{path} has format version {manifest['version']}; this package reads version {version}: make it again, or "
+            f"use the version of the package that wrote it"
+        )
     return manifest["meta"], {
         name: open_array(Path(path) / f"{name}.npy", entry, mode) for name, entry in manifest["arrays"].items()
     }
@@ -225,17 +316,13 @@ def open_folder(
 
 def open_array(file: Path, entry: Mapping[str, Any], mode: MapMode = "r") -> Array:
     """Memory-map one array and check its size, dtype and shape against its entry in the manifest."""
-    if not file.is_file():
-        raise StoreError(f"{file} is missing, but the manifest lists it")
-    size = file.stat().st_size
+    try:
+        size = file.stat().st_size
+    except OSError as error:
+        raise StoreError(f"{file} is missing, but the manifest lists it") from error
     if size != entry["bytes"]:
         raise StoreError(f"{file} has {size} bytes but the manifest says {entry['bytes']}: it was cut short or changed")
-    try:
-        # An array without elements cannot be memory-mapped.
-        empty = 0 in entry["shape"]
-        array: Array = np.load(file, mmap_mode=None if empty else mode, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise StoreError(f"{file} is not a readable .npy file: {error}") from error
+    array = map_array(file, mode)
     if array.dtype.str != entry["dtype"] or list(array.shape) != entry["shape"]:
         raise StoreError(
             f"{file} holds {array.dtype.str}{list(array.shape)} but the manifest says {entry['dtype']}{entry['shape']}"

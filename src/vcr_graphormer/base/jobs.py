@@ -16,9 +16,10 @@ import numpy as np
 from .. import __version__
 from ..errors import StoreError
 from .checks import Array
-from .files import claim, open_array_file, read_json, replace_file, write_array, write_json
+from .files import claim, read_json, replace_file, write_array, write_json
 from .folders import differences, digest
 from .machine import peak_memory, reset_peak_memory
+from .mapping import map_array
 
 Progress = Callable[[str, int, int], None]
 
@@ -107,19 +108,25 @@ class JobFolder:
         if name not in self.checksums or not file.is_file():
             return None
         try:
-            array = open_array_file(file)
-        except (ValueError, OSError):
+            array = map_array(file)
+        except StoreError:
             return None
         return array if digest(array) == self.checksums[name] else None
 
     def _remember(self, name: str) -> Array:
-        array = open_array_file(self._file(name))
+        array = map_array(self._file(name))
         self.checksums[name] = digest(array)
         write_json(self.parts / "finished.json", self.checksums)
         return array
 
     def _file(self, name: str) -> Path:
         return self.path / f"{name}.npy"
+
+
+def _is_measured(row: Any) -> bool:
+    """Return whether a value read from a file is a row of measurements."""
+    names = ("seconds", "visits", "peak_bytes")
+    return isinstance(row, dict) and all(isinstance(row.get(name), int | float) for name in names)
 
 
 class Stages:
@@ -129,8 +136,9 @@ class Stages:
         self.file = file
         self.rows: dict[str, dict[str, float]] = {}
         if file.is_file():
-            with suppress(ValueError):  # a damaged file of measurements must not stop the job
-                self.rows = json.loads(file.read_text())
+            with suppress(StoreError):  # a damaged file of measurements must not stop the job
+                rows = read_json(file)
+                self.rows = {stage: row for stage, row in rows.items() if _is_measured(row)}
 
     @contextmanager
     def measure(self, stage: str) -> Iterator[dict[str, Any]]:

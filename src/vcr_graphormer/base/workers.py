@@ -123,6 +123,8 @@ def _receive(stream: BinaryIO) -> Any:
 def work() -> None:
     """Do the tasks that the parent asks for until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends its workers
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # which the command line leaves to one thread
     given, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what is printed must not mix with the answers
 

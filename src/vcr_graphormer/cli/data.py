@@ -71,7 +71,7 @@ def _list_datasets(root: Path) -> None:
     missing = []
     for dataset in DATASETS.values():
         size = dataset.size(root)
-        status = "PyG downloads them" if dataset.downloads else "[yellow]missing[/]"
+        status = "downloaded when needed" if dataset.downloads else "[yellow]missing[/]"
         if size is not None:
             status = f"[green]present[/], {format_bytes(size)}"
         elif not dataset.downloads:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
+import signal
 import sys
+import threading
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -15,13 +20,16 @@ from ..errors import ProcessError, VCRError
 from .data import datasets, settings
 from .demo import demo
 from .explain import explain, report
-from .options import INTERRUPTED, with_groups
+from .options import BUG, FAILED, INTERRUPTED, TERMINATED, with_groups
 from .output import say, say_error, say_warning
 from .run import embed, evaluate, export, predict, runs
 from .train import tokenize, train, update
 from .tune import tune
+from .verify import verify
 
 SECONDS_TO_PRINT = 1
+SECONDS_BETWEEN_LOOKS = 0.05  # at whether the command has ended, while waiting for SIGTERM
+MOST_LETTERS = 300  # of the message of an unexpected error
 
 app = typer.Typer(
     add_completion=False,
@@ -45,6 +53,7 @@ for command in (
     report,
     export,
     runs,
+    verify,
     datasets,
     settings,
 ):
@@ -52,16 +61,82 @@ for command in (
 
 
 def main() -> None:
-    """Run the command line; print errors of this package without a traceback."""
+    """Run the command line; every error is one line, without a traceback."""
     warnings.showwarning = _show_warning
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names of files may be no UTF-8
     try:
-        app(prog_name="vcr-graphormer")
+        with ended_by_sigterm():
+            app(prog_name="vcr-graphormer")
     except VCRError as error:
         _print_error(error)
-        sys.exit(error.exit_status)
+        sys.exit(FAILED)
     except KeyboardInterrupt:
         say_error("stopped")
         sys.exit(INTERRUPTED)
+    except MemoryError as error:
+        say_error(f"there is not enough memory: {error or 'use a smaller graph, shorter lists or fewer columns'}")
+        sys.exit(FAILED)
+    except OSError as error:  # a disk that is full, a file that vanished or may not be read
+        say_error(f"{error.filename or 'a file'}: {error.strerror or error}")
+        sys.exit(FAILED)
+    except Exception as error:
+        say_error(f"this is a bug: {_in_one_line(error)}; please report it with {_save_traceback()}")
+        sys.exit(BUG)
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """End the process with one line at SIGTERM, by a thread that waits for it.
+
+    METIS catches this signal and jumps to another place of the program, which crashes if another thread got it. So
+    this thread, and those that start later, leave the signal to one that waits. METIS is not interrupted by it.
+    Processes of torchrun are left as they are: `training.interrupt` handles the signal there.
+    """
+    if not hasattr(signal, "sigtimedwait") or "TORCHELASTIC_RUN_ID" in os.environ:
+        yield
+        return
+    ended = threading.Event()
+
+    def wait() -> None:
+        while not ended.is_set():
+            if signal.sigtimedwait({signal.SIGTERM}, SECONDS_BETWEEN_LOOKS) is not None:
+                say_error("stopped by SIGTERM; the same command continues what can be continued")
+                sys.stderr.flush()
+                os._exit(TERMINATED)
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        waiting.join()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _in_one_line(error: Exception) -> str:
+    """Return type and message of an error, shortened."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:MOST_LETTERS]
+
+
+def _save_traceback() -> str:
+    """Write the traceback of the present error to the temporary folder and return the name of the file."""
+    import tempfile
+    import traceback
+
+    text = f"vcr-graphormer {__version__}, Python {sys.version}\n{' '.join(sys.argv)}\n\n{traceback.format_exc()}"
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="vcr-graphormer-bug-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"
+        ) as file:
+            file.write(text)
+    except OSError:  # no temporary folder, or a full one: better a traceback than nothing
+        sys.stderr.write(text)
+        return "the traceback above"
+    return file.name
 
 
 def _print_error(error: VCRError) -> None:

@@ -17,7 +17,11 @@ from .output import Output, say
 if TYPE_CHECKING:
     from ..runs.config import Config
 
-INTERRUPTED = 130  # exit status after Ctrl-C, as shells report it: 128 + SIGINT
+# Exit statuses. Those of shells and of sysexits.h, where these have one.
+FAILED = 2  # something the user can put right: one line says what
+BUG = 70  # EX_SOFTWARE: a defect of this package; one line names the file with the traceback
+INTERRUPTED = 130  # after Ctrl-C: 128 + SIGINT
+TERMINATED = 143  # after SIGTERM: 128 + SIGTERM
 
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="TOML file with the settings of a run.")

@@ -10,7 +10,18 @@ from typing import Any, NamedTuple
 
 from ..errors import StoreError
 from .graph import Graph
-from .readers.published import ArxivYear, Grand, Pyg, Source
+from .readers.published import ArxivYear, Files, Grand, Source
+from .readers.raw import (
+    geom_splits,
+    heterophilous_splits,
+    planetoid_splits,
+    read_archive,
+    read_geom,
+    read_heterophilous,
+    read_planetoid,
+    read_reddit,
+    reddit_splits,
+)
 from .split import Split
 
 
@@ -128,36 +139,69 @@ class Dataset:
         )
 
 
+_GITHUB = "https://github.com"
+_GEOM = "https://raw.githubusercontent.com/graphdml-uiuc-jlu/geom-gcn/master"
+_REDDIT = "https://data.dgl.ai/dataset/reddit.zip"
+
+
 def _planetoid(name: str, stored: Counts, paper: Counts | None = None) -> Dataset:
-    source = Pyg(f"Planetoid/{name}/raw/ind.{name.lower()}.graph", ("Planetoid", "Planetoid", name), masks=True)
+    """Describe a citation graph of Yang et al. (2016), with the public split."""
+    parts = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
+    files = [f"ind.{name.lower()}.{part}" for part in parts]
+    urls = tuple((file, f"{_GITHUB}/kimiyoung/planetoid/raw/master/data/{file}") for file in files)
+    raw = f"Planetoid/{name}/raw/ind.{name.lower()}.graph"
+    return Dataset(name, stored, (Files(raw, read_planetoid, planetoid_splits, urls, whole_folder=True),), paper)
+
+
+def _geom(name: str, folder: str, stored: Counts, paper: Counts, *, original: str) -> Dataset:
+    """Describe a graph of Pei et al. (2020), with ten published splits; `original` is its name there."""
+    tables = [(file, f"{_GEOM}/new_data/{original}/{file}") for file in _GEOM_TABLES]
+    splits = [f"{original}_split_0.6_0.2_{number}.npz" for number in range(10)]
+    urls = (*tables, *((file, f"{_GEOM}/splits/{file}") for file in splits))
+    source = Files(f"{folder}/raw/{_GEOM_TABLES[0]}", read_geom, geom_splits, urls, whole_folder=True)
     return Dataset(name, stored, (source,), paper)
 
 
-def _geom(name: str, folder: str, stored: Counts, paper: Counts, *call: str, **options: Any) -> Dataset:
-    source = Pyg(f"{folder}/raw/out1_graph_edges.txt", call, tuple(options.items()), masks=True)
-    return Dataset(name, stored, (source,), paper)
+_GEOM_TABLES = ("out1_graph_edges.txt", "out1_node_feature_label.txt")
 
 
 def _heterophilous(name: str, stored: Counts) -> Dataset:
     """Describe a graph of Platonov et al. (2023), with ten published splits as masks."""
-    folder, file = "HeterophilousGraphDataset", name.lower()
-    return Dataset(name, stored, (Pyg(f"{folder}/{file}/raw/{file}.npz", (folder, folder, name), masks=True),))
+    file = f"{name.lower()}.npz"
+    urls = ((file, f"{_GITHUB}/yandex-research/heterophilous-graphs/raw/main/data/{file}"),)
+    raw = f"HeterophilousGraphDataset/{name.lower()}/raw/{file}"
+    return Dataset(name, stored, (Files(raw, read_heterophilous, heterophilous_splits, urls),))
 
 
-def _fixed(source: Pyg, name: str, stored: Counts, paper: Counts, split: str, *aliases: str) -> Dataset:
+def _archive(raw: str, address: str) -> Files:
+    """Describe an `.npz` archive, with the address of the folder it is published in."""
+    file = raw.rpartition("/")[2]
+    return Files(raw, read_archive, urls=((file, f"{_GITHUB}/{address}/{file}"),))
+
+
+def _shchur(raw: str, name: str, stored: Counts, paper: Counts, split: str, *aliases: str) -> Dataset:
+    """Describe a graph of Shchur et al. (2018), with a split that strong baselines use."""
+    source = _archive(raw, "shchur/gnn-benchmark/raw/master/data/npz")
     return Dataset(name, stored, (source,), paper, split_file=f"splits/{split}_split.npz", aliases=aliases)
 
 
+_REDDIT_FILES = Files(
+    "Reddit/raw/reddit_data.npz",
+    read_reddit,
+    reddit_splits,
+    tuple((f"reddit_{part}.npz", _REDDIT) for part in ("data", "graph")),
+    whole_folder=True,
+)
 KNOWN = [
     _planetoid("PubMed", Counts(19_717, 88_648, 500, 3), Counts(19_717, 88_651, 500, 3)),
     Dataset(
         "CoraFull",
         Counts(19_793, 126_842, 8_710, 70),
-        (Pyg("CitationFull/cora/raw/cora.npz", ("CitationFull", "CitationFull", "Cora")),),
+        (_archive("CitationFull/cora/raw/cora.npz", "abojchevski/graph2gauss/raw/master/data"),),
         Counts(19_793, 126_842, 8_710, 70),
     ),
-    _fixed(
-        Pyg("Amazon/Computers/raw/amazon_electronics_computers.npz", ("Amazon", "Amazon", "Computers")),
+    _shchur(
+        "Amazon/Computers/raw/amazon_electronics_computers.npz",
         "Computer",
         Counts(13_752, 491_722, 767, 10),
         Counts(13_752, 491_722, 767, 10),
@@ -165,24 +209,24 @@ KNOWN = [
         "Computers",
         "AmazonComputers",
     ),
-    _fixed(
-        Pyg("Amazon/Photo/raw/amazon_electronics_photo.npz", ("Amazon", "Amazon", "Photo")),
+    _shchur(
+        "Amazon/Photo/raw/amazon_electronics_photo.npz",
         "Photo",
         Counts(7_650, 238_162, 745, 8),
         Counts(7_650, 238_163, 745, 8),
         "amazon-photo",
         "AmazonPhoto",
     ),
-    _fixed(
-        Pyg("Coauthor/CS/raw/ms_academic_cs.npz", ("Coauthor", "Coauthor", "CS")),
+    _shchur(
+        "Coauthor/CS/raw/ms_academic_cs.npz",
         "CS",
         Counts(18_333, 163_788, 6_805, 15),
         Counts(18_333, 163_788, 6_805, 15),
         "coauthor-cs",
         "CoauthorCS",
     ),
-    _fixed(
-        Pyg("Coauthor/Physics/raw/ms_academic_phy.npz", ("Coauthor", "Coauthor", "Physics")),
+    _shchur(
+        "Coauthor/Physics/raw/ms_academic_phy.npz",
         "Physics",
         Counts(34_493, 495_924, 8_415, 5),
         Counts(34_493, 495_924, 8_415, 15),  # the paper prints 15 labels; the data has 5
@@ -193,7 +237,7 @@ KNOWN = [
         "Reddit",
         Counts(232_965, 114_615_892, 602, 41),
         # GRAND+'s files are preferred: the paper's number of edges is theirs.
-        (Grand("reddit/reddit_adj.npz"), Pyg("Reddit/raw/reddit_data.npz", ("Reddit", "Reddit"), masks=True)),
+        (Grand("reddit/reddit_adj.npz"), _REDDIT_FILES),
         Counts(232_965, 11_606_919, 602, 41),
         protocol=PER_CLASS,
     ),
@@ -217,13 +261,10 @@ KNOWN = [
         "WikipediaNetwork/squirrel/geom_gcn",
         Counts(5_201, 217_073, 2_089, 5),
         Counts(5_201, 216_933, 2_089, 5),
-        "WikipediaNetwork",
-        "WikipediaNetwork",
-        "squirrel",
-        geom_gcn_preprocess=True,
+        original="squirrel",
     ),
-    _geom("Actor", "Actor", Counts(7_600, 30_019, 932, 5), Counts(7_600, 33_544, 931, 5), "Actor", "Actor"),
-    _geom("Texas", "WebKB/texas", Counts(183, 325, 1_703, 5), Counts(183, 295, 1_703, 5), "WebKB", "WebKB", "texas"),
+    _geom("Actor", "Actor", Counts(7_600, 30_019, 932, 5), Counts(7_600, 33_544, 931, 5), original="film"),
+    _geom("Texas", "WebKB/texas", Counts(183, 325, 1_703, 5), Counts(183, 295, 1_703, 5), original="texas"),
     Dataset(
         "arXiv-year",
         Counts(169_343, 1_166_243, 128, 5),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,6 +16,7 @@ from .tasks import TASKS
 
 Features: TypeAlias = NDArray[np.floating[Any]] | sp.csr_matrix
 _ROWS_AT_ONCE = 1 << 16  # bounds the memory of a check of mapped features
+_ARCS_AT_ONCE = 1 << 20  # arcs of a saved graph checked at a time: what is made of them stays in the processor's cache
 
 
 def check_edge_index(value: Any, num_nodes: int | None) -> tuple[NDArray[np.integer[Any]], int]:
@@ -242,3 +244,109 @@ def finish_adjacency(
     if merged is not None and not np.isfinite(merged).all():
         raise GraphError("edge_weight: the weights of a repeated edge add up to more than float32 holds: scale them")
     return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False), merged
+
+
+def check_adjacency(
+    indptr: Array, indices: Array, weights: Array | None, *, num_nodes: int, symmetric: bool = False
+) -> None:
+    """Refuse arrays from a file that are not an adjacency matrix: compiled loops trust them and would crash.
+
+    Rows must be ascending, without repeats and self-loops; with `symmetric`, every arc must go both ways, or METIS
+    ends the process. This costs one pass over the arcs.
+    """
+    expected = (("indptr", indptr, np.int64), ("indices", indices, np.int32), ("weights", weights, np.float32))
+    for name, array, dtype in expected:
+        if array is not None and (array.dtype != dtype or array.ndim != 1):
+            raise GraphError(f"{name} is {array.dtype.str}{list(array.shape)}; it must be {np.dtype(dtype)} [m]")
+    check_offsets(indptr, len(indices), rows=num_nodes, name="indptr")
+    if weights is not None and len(weights) != len(indices):
+        raise GraphError(f"the length of weights is {len(weights)}, not {len(indices)}")
+    # Freivalds' test: for random x and y the sums x A y and y A x differ if A is not symmetric, but for a chance of
+    # some 2^-30. The random numbers of a node are hashes of its id, which is faster than to look them up.
+    keys = np.random.default_rng().integers(0, 1 << 31, (2, 3), dtype=np.uint32) * 2 + 1
+    forward = backward = 0
+    cuts = np.searchsorted(indptr, np.arange(0, len(indices), _ARCS_AT_ONCE), side="right") - 1
+    for first, last in pairwise(np.unique([*cuts, num_nodes]).tolist()):
+        starts = indptr[first : last + 1] - indptr[first]
+        nodes = np.arange(first, last, dtype=np.int32)
+        neighbours = np.asarray(indices[indptr[first] : indptr[last]])
+        check_range(neighbours, 0, num_nodes - 1, name="indices")
+        row = np.repeat(nodes, np.diff(starts))
+        if not ((neighbours[1:] > neighbours[:-1]) | (row[1:] != row[:-1])).all():
+            raise GraphError("indices is not ascending within each row")
+        if (neighbours == row).any():
+            raise GraphError("indices holds a self-loop")
+        if symmetric and neighbours.size:
+            used = np.flatnonzero(np.diff(starts))
+            (x, y), (x_sums, y_sums) = (
+                (_hash(nodes[used], key) for key in keys),
+                (np.add.reduceat(_hash(neighbours, key), starts[used]) for key in keys),
+            )
+            forward += int((x * y_sums).sum(dtype=np.uint32))
+            backward += int((y * x_sums).sum(dtype=np.uint32))
+    if (forward - backward) % (1 << 32):
+        raise GraphError("an edge of the undirected graph goes one way only")
+    if weights is not None and not (all_finite(weights) and (not weights.size or weights.min() > 0)):
+        raise GraphError("weights must be finite and above 0")
+
+
+def _hash(ids: Array, keys: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Return a number per node id that looks random to those who do not know the three odd keys."""
+    mixed: NDArray[np.uint32] = ids.view(np.uint32) + keys[0]  # or the hash of node 0 would be 0
+    for key in keys[1:]:
+        mixed *= key
+        mixed ^= mixed >> np.uint32(15)
+    return mixed
+
+
+def check_offsets(indptr: Array, entries: int, *, rows: int, name: str) -> None:
+    """Refuse offsets that do not lead from 0 to the number of entries without a step back."""
+    if indptr.dtype.kind not in "iu" or not indptr.dtype.isnative or indptr.shape != (rows + 1,):
+        raise GraphError(f"{name} is {indptr.dtype.str}{list(indptr.shape)}; it must be whole numbers [{rows + 1}]")
+    if indptr[0] != 0 or indptr[-1] != entries:
+        wrong, what, right = (indptr[0], "first", 0) if indptr[0] != 0 else (indptr[-1], "last", entries)
+        raise GraphError(f"the {what} entry of {name} is {wrong}, not {right}")
+    if (indptr[1:] < indptr[:-1]).any():
+        raise GraphError(f"{name} goes down")
+
+
+def check_sparse(data: Array, indices: Array, indptr: Array, *, shape: tuple[int, int], name: str) -> None:
+    """Refuse arrays from a file that are not a CSR matrix of this shape; scipy's loops trust them."""
+    for part, array, kinds in (("data", data, "f"), ("indices", indices, "iu")):
+        if array.ndim != 1 or array.dtype.kind not in kinds or not array.dtype.isnative:
+            raise GraphError(f"{name}: {part} is {array.dtype.str}{list(array.shape)}")
+    if len(data) != len(indices):
+        raise GraphError(f"{name}: there are {len(data)} entries but {len(indices)} columns")
+    check_offsets(indptr, len(indices), rows=shape[0], name=f"{name}: indptr")
+    check_range(indices, 0, shape[1] - 1, name=f"{name}: indices")
+    if not all_finite(data):
+        raise GraphError(f"{name} must be finite")
+
+
+def check_form(array: Array, dtype: str, shape: tuple[int, ...], *, name: str) -> None:
+    """Refuse an array of another dtype or shape."""
+    if array.dtype != np.dtype(dtype) or array.shape != shape:
+        found, wanted = (f"{kind}{list(sizes)}" for kind, sizes in ((array.dtype.str, array.shape), (dtype, shape)))
+        raise GraphError(f"{name} is {found}; it must be {wanted}")
+
+
+def check_range(array: Array, least: int, most: int, *, name: str) -> None:
+    """Refuse whole numbers from a file that are below `least` or above `most`."""
+    if array.size and not (least <= array.min() and array.max() <= most):
+        wrong = array.min() if array.min() < least else array.max()
+        raise GraphError(f"{name} holds {wrong}; it must be {least} to {most}")
+
+
+def all_finite(array: Array) -> bool:
+    """Return whether all numbers are finite, at the speed of memory.
+
+    >>> all_finite(np.array([1e308, 1e308])), all_finite(np.array([1.0, np.nan]))
+    (True, False)
+    """
+    for start in range(0, len(array), _ROWS_AT_ONCE):
+        block = np.asarray(array[start : start + _ROWS_AT_ONCE])
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = block.sum()  # finite if all are; finite numbers may still add up to infinity
+        if not np.isfinite(total) and not np.isfinite(block).all():
+            return False
+    return True

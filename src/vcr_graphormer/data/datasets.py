@@ -12,7 +12,7 @@ from typing import Any
 from ..base.checks import check_seed, setting
 from ..base.jobs import Progress
 from ..base.problems import Problems
-from ..errors import BAD_DATA, ConfigError, GraphError, StoreError, unknown_name
+from ..errors import ConfigError, GraphError, StoreError, unknown_name
 from .catalogue import DATASETS, RANDOM, Counts, find_dataset
 from .columns.schema import Schema
 from .generated import digits
@@ -116,7 +116,7 @@ def load_dataset(
     name
         A published dataset or its alias, `digits` (comes with scikit-learn), or the path of a folder or file.
     root
-        Folder with the raw files of published datasets; PyG downloads those it can.
+        Folder with the raw files of published datasets; those with a fixed address are downloaded.
     directed
         Keep the direction of edges; the default makes every graph undirected.
     task, ids
@@ -232,13 +232,9 @@ def load_later(
 
 @contextmanager
 def _told(tell: Callable[[str], None] | None) -> Iterator[Problems]:
-    """Yield where problems are collected; give errors of data their exit status, and tell the notes."""
+    """Yield where problems are collected, and tell the notes among them in the end."""
     problems = Problems()
-    try:
-        yield problems
-    except (GraphError, StoreError) as error:
-        error.exit_status = BAD_DATA
-        raise
+    yield problems
     if tell is None:
         warn(problems)
     else:

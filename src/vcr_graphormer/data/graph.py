@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,13 +13,16 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ..base.checks import Array
-from ..base.folders import digest, open_folder, verify_folder, write_folder
+from ..base.folders import check_once, digest, open_folder, verify_folder, write_folder
+from ..base.mapping import Closed
 from ..base.text import printable
-from ..errors import ConfigError, StoreError
+from ..errors import ConfigError, GraphError, StoreError
 from .columns.schema import Schema
 from .contract import (
     Features,
+    all_finite,
     build_adjacency,
+    check_adjacency,
     check_class_names,
     check_complete,
     check_edge_index,
@@ -27,6 +30,7 @@ from .contract import (
     check_feature_names,
     check_features,
     check_names,
+    check_sparse,
 )
 from .conversion import class_ids, networkx_arguments, number_texts, pyg_arguments, scipy_arguments
 from .summary import GraphSummary, summarize
@@ -247,12 +251,16 @@ class Graph:
 
     @classmethod
     def open(cls, path: str | Path) -> Graph:
-        """Open a saved graph. Arrays are memory-mapped, so this takes milliseconds at any size."""
+        """Open a saved graph. Arrays are memory-mapped, so this takes milliseconds at any size.
+
+        The first time they are read once, to see that they fit together; `check_once` remembers that.
+        """
         meta, arrays = open_folder(path, "graph", FORMAT_VERSION)
         missing = {"name", "task", "directed", "class_names", "features_shape", "fingerprints"} - meta.keys()
         missing |= {"indptr", "indices"} - arrays.keys()
         if missing:
             raise StoreError(f"{path} is damaged: its manifest lacks {', '.join(sorted(missing))}")
+        _check_meta(meta, arrays, path)
         features: Features | None = arrays.get("features")
         if "features_data" in arrays:
             try:
@@ -275,28 +283,50 @@ class Graph:
             feature_names=None if meta.get("feature_names") is None else tuple(meta["feature_names"]),
             schema=schema,
         )
-        graph._check_lengths(path)
+        check_once(path, lambda: graph._check_arrays(arrays))
         object.__setattr__(graph, "saved", Saved(Path(path).resolve(), meta["fingerprints"]))
         return graph
 
-    def _check_lengths(self, path: str | Path) -> None:
-        """Refuse arrays whose lengths do not agree. The arrays are not read."""
-        sizes = {
-            "the last entry of indptr": (int(self.indptr[-1]), self.num_arcs),
-            "the first entry of indptr": (int(self.indptr[0]), 0),
-        }
-        for name, size in (("weights", self.num_arcs), ("labels", self.num_nodes), ("names", self.num_nodes)):
-            if getattr(self, name) is not None:
-                sizes[f"the length of {name}"] = (len(getattr(self, name)), size)
-        if self.features is not None:
-            sizes["the number of feature rows"] = (self.features.shape[0], self.num_nodes)
-        if self.feature_names is not None:
-            sizes["the number of feature names"] = (len(self.feature_names), self.num_features)
-        for what, (size, expected) in sizes.items():
-            if size != expected:
-                raise StoreError(f"{path} is damaged: {what} is {size}, not {expected}")
-        if self.task not in TASKS:
-            raise StoreError(f"{path} is damaged: its task is {self.task!r}")
+    def _check_arrays(self, arrays: Mapping[str, Array]) -> None:
+        """Refuse arrays from a file that do not fit together, before a compiled loop reads them."""
+        n = self.num_nodes
+        check_adjacency(self.indptr, self.indices, self.weights, num_nodes=n, symmetric=not self.directed)
+        if sp.issparse(self.features):
+            data, indices, indptr = (arrays[f"features_{part}"] for part in _CSR_PARTS)
+            check_sparse(data, indices, indptr, shape=(n, self.num_features), name="features")
+        elif self.features is not None:
+            if self.features.dtype not in (np.float32, np.float16) or self.features.ndim != 2:
+                raise GraphError(f"features is {self.features.dtype.str}{list(self.features.shape)}")
+            if len(self.features) != n:
+                raise GraphError(f"the number of feature rows is {len(self.features)}, not {n}")
+            if self.schema is None and not all_finite(self.features):  # tables may have missing values
+                raise GraphError("features must be finite")
+        if self.feature_names is not None and len(self.feature_names) != self.num_features:
+            raise GraphError(f"the number of feature names is {len(self.feature_names)}, not {self.num_features}")
+        for name in ("labels", "names"):
+            if getattr(self, name) is not None and len(getattr(self, name)) != n:
+                raise GraphError(f"the length of {name} is {len(getattr(self, name))}, not {n}")
+        labels, _ = check_labels(self.labels, n, self.task)
+        if labels is not None and self.labels is not None and labels.dtype != self.labels.dtype:
+            raise GraphError(f"labels is {self.labels.dtype.str}; for {self.task} it must be {labels.dtype}")
+        if self.names is not None and (self.names.dtype.kind != "U" or self.names.ndim != 1):
+            raise GraphError(f"names is {self.names.dtype.str}; it must be texts")
+        check_class_names(self.class_names, self.labels, self.task)
+
+    def close(self) -> None:
+        """Let go of the mapped files of an opened graph; its arrays cannot be used afterwards.
+
+        Files need no descriptor while they are mapped, so closing is never a must. A graph in memory stays.
+        """
+        if self.saved is not None:
+            for name in ("indptr", "indices", "weights", "features", "labels", "names"):
+                object.__setattr__(self, name, Closed(str(self.saved.folder)))
+
+    def __enter__(self) -> Graph:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def save(self, path: str | Path, overwrite: bool = False, *, like: Iterable[Path] = ()) -> Path:
         """Write the graph as a folder of `.npy` files and a manifest, completely or not at all.
@@ -495,6 +525,26 @@ class Graph:
         weighted = "weighted " if self.weights is not None else ""
         counts = f"{self.num_nodes:,} nodes, {self.num_edges:,} {weighted}{edges}"
         return f"Graph({printable(self.name)}: {counts}, {features}, {labels})"
+
+
+def _check_meta(meta: Mapping[str, Any], arrays: Mapping[str, Array], path: str | Path) -> None:
+    """Refuse a manifest whose values are not of the types that `save` writes."""
+    names, shape, prints = meta["class_names"], meta["features_shape"], meta["fingerprints"]
+    right = {
+        "name": isinstance(meta["name"], str),
+        "task": meta["task"] in TASKS,
+        "directed": isinstance(meta["directed"], bool),
+        "class_names": names is None or (isinstance(names, list) and all(isinstance(name, str) for name in names)),
+        "features_shape": shape is None or (isinstance(shape, list) and [type(size) for size in shape] == [int, int]),
+        "fingerprints": isinstance(prints, dict) and all(isinstance(value, str) for value in prints.values()),
+    }
+    for name in (name for name, is_right in right.items() if not is_right):
+        raise StoreError(f"{path} is damaged: its {name} is {meta[name]!r}")
+    for name in ("adjacency", "features", "labels", "names"):
+        if name not in prints:
+            raise StoreError(f"{path} is damaged: its fingerprints lack {name}")
+    if arrays["indptr"].ndim != 1 or arrays["indptr"].dtype != np.int64 or len(arrays["indptr"]) < 2:
+        raise StoreError(f"{path} is damaged: indptr is {arrays['indptr'].dtype.str}{list(arrays['indptr'].shape)}")
 
 
 def _count_rows(value: Any) -> int | None:

@@ -36,7 +36,7 @@ Scale = tuple[Array, Array]
 # `training.class_weights`: none, balanced, weights by name or number of a class, or one weight per class.
 ClassWeights = str | Mapping[str, float] | Sequence[float]
 # Class ids up to this may have gaps. Beyond it, an id above the number of nodes is taken for a mistake.
-_MOST_GAPPY_ID = 1000
+MOST_GAPPY_ID = 1000
 
 
 class Task(Protocol):
@@ -166,7 +166,7 @@ class _Classification(_Labels):
         if ids.size and ids.min() < -1:
             node = int(np.flatnonzero(ids < -1)[0])
             raise GraphError(f"labels[{node}] is {ids[node]}; class ids are 0, 1, 2, … and -1 for unknown")
-        if ids.size and ids.max() > max(_MOST_GAPPY_ID, ids.size):
+        if ids.size and ids.max() > max(MOST_GAPPY_ID, ids.size):
             raise GraphError(f"labels go up to {ids.max()}; number the classes 0, 1, 2, … without large gaps")
         return ids
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..base.checks import AUTO, check_choice, check_fraction, check_resolved, check_whole, setting
+from ..base.machine import available_memory, format_bytes
 from ..errors import ConfigError
 
 COMBINATIONS = ("joint", "gated")
@@ -102,6 +103,7 @@ class ModelConfig:
             "own_dropout",
         ):
             check_fraction(self, "model", name)
+        _check_size(self)
         check_choice(self, "model", "readout", READOUTS)
         check_choice(self, "model", "combine", COMBINATIONS)
         for name in ("neighbour_dropout", "own_dropout"):
@@ -128,3 +130,15 @@ class ModelConfig:
         """Refuse numbers that are still AUTO."""
         check_resolved(self, "model")
         return self
+
+
+def _check_size(config: ModelConfig) -> None:
+    """Refuse widths and layers whose weights alone do not fit into memory, before any of them is made."""
+    width, layers = max(config.hidden_channels, 1), max(config.layers, 1)
+    # Float32 weights, gradients and two moments of four square matrices a layer: less than any model has.
+    needed, free = 4 * 4 * 4 * width**2 * layers, available_memory()
+    if needed > free:
+        raise ConfigError(
+            f"model.hidden_channels is {width} and model.layers is {config.layers}: the weights need more than "
+            f"{format_bytes(needed)} of memory, {format_bytes(free)} are free"
+        )

@@ -11,14 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base.checks import check_sources
-from ..base.folders import open_folder, write_folder
+from ..base.folders import check_once, open_folder, write_folder
 from ..base.machine import default_threads
 from ..data.graph import Graph
 from ..errors import StoreError
 from .connections import Connections
 from .kernels.links import rank_by_links, row_lengths
 from .kernels.push import Arcs
-from .ranker import Effort, Preparation, Ranking, empty_lists
+from .ranker import Closing, Effort, Preparation, Ranking, empty_lists
+from .saved import check_links
 from .second_level import with_weights
 
 # Nodes that more nodes link to are ignored: they tell little about similarity, and cost the square of that number.
@@ -31,7 +32,7 @@ KIND = "likeness"  # the name of the format, as the first release wrote it
 
 
 @dataclass(frozen=True, eq=False)
-class LinkRanker:
+class LinkRanker(Closing):
     """A graph made ready to find the nodes with the most similar links.
 
     The similarity of u and v is Σ A(u, w) A(v, w) / (|A(u, :)| |A(v, :)|), 1 if both link to the same nodes. Nodes w
@@ -81,6 +82,7 @@ class LinkRanker:
         expected = {"lengths", *(f"back_{name}" for name in Arcs._fields if graph.directed)}
         if missing := expected - arrays.keys():
             raise StoreError(f"{path} is damaged: its manifest lacks {', '.join(sorted(missing))}")
+        check_once(path, lambda: check_links(arrays, graph), beside=graph.folder)
         links = back = _arcs(graph)
         if graph.directed:
             back = Arcs(*(np.asarray(arrays[f"back_{name}"]) for name in Arcs._fields))

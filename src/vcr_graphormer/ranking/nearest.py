@@ -13,14 +13,15 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ..base.checks import Array, check_sources
-from ..base.folders import open_folder, write_folder
+from ..base.folders import check_once, open_folder, write_folder
 from ..base.machine import default_threads
 from ..data.graph import Graph
 from ..errors import GraphError, StoreError
 from .connections import Connections
 from .kernels.nearest import LANES, rank_all_rows, rank_candidates
 from .kernels.scans import arc_weights, weighted_degrees
-from .ranker import Effort, Preparation, Ranking, empty_lists
+from .ranker import Closing, Effort, Preparation, Ranking, empty_lists
+from .saved import check_nearest
 
 # Up to so many nodes each source is compared with all nodes; the time grows with their square. Recall and seconds of
 # both ways are in results/neighbours_by_features.json.
@@ -40,7 +41,7 @@ SEARCHED_COLUMNS = 1024
 
 
 @dataclass(frozen=True, eq=False)
-class FeatureRanker:
+class FeatureRanker(Closing):
     """A graph made ready to find the nodes with the most similar features.
 
     The similarity of u and v is the cosine of their rows of X. Nodes whose cosine is not positive are not listed.
@@ -87,8 +88,9 @@ class FeatureRanker:
         meta, arrays = open_folder(path, KIND, FORMAT_VERSION, "c")
         if meta.get("graph adjacency") != graph.fingerprints["adjacency"] or meta.get("hop") != cls.with_hop:
             raise StoreError(f"{path} was prepared for another graph than {graph.folder or graph.name}, or other rows")
-        if missing := {*ROWS} - arrays.keys():
+        if missing := {*ROWS} - arrays.keys() | {"columns", "visits"} - meta.keys():
             raise StoreError(f"{path} is damaged: its manifest lacks {', '.join(sorted(missing))}")
+        check_once(path, lambda: check_nearest(arrays, meta, graph), beside=graph.folder)
         indptr, indices, values = (np.asarray(arrays[name]) for name in ROWS)
         rows = sp.csr_matrix((graph.num_nodes, meta["columns"]), dtype=np.float32)
         rows.indptr, rows.indices, rows.data = indptr, indices, values  # as they are: scipy would copy or check them

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base.checks import check_sources
-from ..base.folders import open_folder, write_folder
+from ..base.folders import check_once, open_folder, write_folder
 from ..base.machine import default_threads
 from ..data.graph import Graph
 from ..errors import StoreError
@@ -22,7 +22,8 @@ from .connections import Connections, no_connections
 from .exact import TOLERANCE, check_restart, check_tolerance
 from .kernels.push import Arcs, Members
 from .kernels.topk import Limits, Vectors, rank_sources
-from .ranker import Ranking, empty_lists
+from .ranker import Closing, Ranking, empty_lists
+from .saved import check_pagerank
 from .second_level import EXACT, SMALL_GRAPH, coarse_clusters, compute_vectors, make_arcs, new_scratch, with_weights
 
 BUDGET = 2 * 2**30  # bytes for the vectors
@@ -93,7 +94,7 @@ class Options(TypedDict, total=False):
 
 
 @dataclass(frozen=True, eq=False)
-class Ranker:
+class Ranker(Closing):
     """A rewired graph made ready for ranking. Its vectors are computed once, for any number of sources."""
 
     stage: ClassVar[str] = "vectors"
@@ -159,11 +160,12 @@ class Ranker:
             raise StoreError(f"{path} is damaged: its manifest lacks {', '.join(sorted(missing))}")
         if meta["graph adjacency"] != graph.fingerprints["adjacency"]:
             raise StoreError(f"{path} was prepared for another graph than {graph.folder or graph.name}")
+        check_once(path, lambda: check_pagerank(arrays, meta, graph), beside=graph.folder)
         arrays = {name: np.asarray(array) for name, array in arrays.items()}  # numba is slower to call with maps
         weights, assignment = arrays.pop("arc_weights"), arrays.pop("assignment")
         members = Members(arrays.pop("member_ptr"), arrays.pop("member_node"))
         arcs = with_weights(graph, weights)
-        vectors = Vectors(restart=meta["restart"], **arrays)
+        vectors = Vectors(restart=meta["restart"], **{name: arrays[name] for name in Vectors._fields[1:]})
         return cls(arcs, assignment, vectors, members, meta["visits"], meta["directed"])
 
     def rank(

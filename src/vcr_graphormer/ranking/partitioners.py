@@ -9,11 +9,13 @@ heaviest edges, so that all together are a few per node of the whole graph.
 from __future__ import annotations
 
 import heapq
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..data.graph import Graph
+from ..errors import GraphError
 
 HEAVIEST_EDGE = 1000  # METIS takes whole numbers as weights: the heaviest edge of a graph gets this one
 PASSES = 8  # of label propagation over all nodes, at most
@@ -38,8 +40,21 @@ def cut_by_metis(graph: Graph, count: int, seed: int = 0, *, recursive: bool = F
     if graph.weights is not None:
         weights = np.maximum(1, np.rint(HEAVIEST_EDGE * adjacency.data / adjacency.data.max())).astype(np.int64)
     csr = pymetis.CSRAdjacency(adjacency.indptr.astype(np.int64), adjacency.indices.astype(np.int64))
+    return _call_metis(count, csr, seed, eweights=weights, recursive=recursive)
+
+
+def _call_metis(count: int, adjacency: Any, seed: int, **how: Any) -> NDArray[np.int32]:
+    """Return the clusters of METIS. It catches SIGTERM, as its own errors too, and all come back as a RuntimeError."""
+    import pymetis
+
     options = pymetis.Options(seed=int(seed) + 1)  # METIS treats 0 and 1 alike
-    _, clusters = pymetis.part_graph(count, adjacency=csr, eweights=weights, options=options, recursive=recursive)
+    try:
+        _, clusters = pymetis.part_graph(count, adjacency=adjacency, options=options, **how)
+    except (RuntimeError, MemoryError) as error:
+        raise GraphError(
+            f"METIS was ended by a signal or lacked memory ({error}): the same command continues; "
+            f"tokens.partitioner=propagation needs less memory"
+        ) from error
     return np.asarray(clusters, dtype=np.int32)
 
 
@@ -88,9 +103,7 @@ def divide(
     matrix = matrix + matrix.T  # METIS aborts the interpreter on an asymmetric matrix
     whole = np.maximum(1, np.rint(matrix.data * (LARGEST_WEIGHT / matrix.data.max()))).astype(np.int64)
     csr = pymetis.CSRAdjacency(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64))
-    options = pymetis.Options(seed=int(seed) + 1)  # METIS treats 0 and 1 alike
-    _, clusters = pymetis.part_graph(count, adjacency=csr, eweights=whole, vweights=sizes, options=options)
-    return np.asarray(clusters, dtype=np.int32)
+    return _call_metis(count, csr, seed, eweights=whole, vweights=sizes)
 
 
 def deal(sizes: NDArray[np.int64], count: int) -> NDArray[np.int32]:

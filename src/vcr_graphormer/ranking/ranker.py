@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypedDict, Unpack
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base.checks import is_whole
+from ..base.mapping import Closed
 from ..data.graph import Graph
 from ..errors import ConfigError, GraphError
 from .connections import Connections
@@ -81,6 +82,21 @@ class Effort(TypedDict, total=False):
     tolerance: float
     leave_out: bool
     threads: int | None
+
+
+class Closing:
+    """The end of a ranker that was opened from a folder: as a context manager, it lets go of its arrays."""
+
+    def close(self) -> None:
+        """Let go of all arrays; the ranker cannot be used afterwards. No file descriptor is held until then."""
+        for item in fields(self):  # type: ignore[arg-type]
+            object.__setattr__(self, item.name, Closed("the ranker"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class NodeRanker(Protocol):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..base.checksums import CHECKSUMS_FILE, record
 from ..base.files import replace_file
 from ..base.jobs import Progress
 from ..base.progress import bars
@@ -39,6 +40,8 @@ def write_report(
     path = run.path / "report.html" if file is None else Path(file)
     with bars(progress) as show, replace_file(path) as temporary:
         temporary.write_text(render(collect(run, nodes, progress=show)), encoding="utf-8")
+    if path.resolve().parent == run.path.resolve() and (run.path / CHECKSUMS_FILE).is_file():
+        record(run.path, [path.name])
     return path
 
 

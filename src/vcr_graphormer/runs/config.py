@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from ..base.checks import AUTO, may_be_auto, without_removed
+from ..base.files import read_text
 from ..data.datasets import DataConfig
 from ..errors import ConfigError, StoreError, unknown_name
 from ..model.config import ModelConfig
@@ -19,6 +20,9 @@ from ..training.config import TrainConfig
 from .presets import load_preset
 
 Section = TypeVar("Section")
+MOST_NUMBER = 2**63 - 1  # larger whole numbers fit into no array
+_MOST_TOML = 1 << 24  # bytes of a file of settings
+_MOST_LETTERS = 100  # of a value in an error
 # Settings that are younger than the first runs and results, by section: what those did. New ones have other defaults.
 BEFORE: Mapping[str, Mapping[str, Any]] = {
     "data": {"scale": "none"},
@@ -171,8 +175,8 @@ def read_toml(file: str | Path) -> dict[str, Any]:
     if not path.is_file():
         raise StoreError(f"{path} does not exist: give a TOML file")
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(read_text(path, most=_MOST_TOML))
+    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, lists in lists in lists
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
 
 
@@ -188,7 +192,7 @@ def parse_override(text: str) -> tuple[str, str, Any]:
         raise ConfigError(f"--set {text!r}: write section.key=value, for example data.seed=1")
     try:
         return section, key, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return section, key, value
 
 
@@ -219,10 +223,14 @@ def _check_type(name: str, value: Any, *, expected: type, auto: bool = False) ->
     if get_origin(expected) is tuple:
         return _check_list(name, value, kind=get_args(expected)[0])
     words = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
-    if expected is float and isinstance(value, int) and not isinstance(value, bool):
+    if expected is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOST_NUMBER:
         return float(value)
     if expected in words and (not isinstance(value, expected) or (expected is int and isinstance(value, bool))):
-        raise ConfigError(f"{name} is {value!r}; it must be {words[expected]}{' or auto' * auto}")
+        raise ConfigError(f"{name} is {_short(value)}; it must be {words[expected]}{' or auto' * auto}")
+    if isinstance(value, int) and abs(value) > MOST_NUMBER:
+        raise ConfigError(f"{name} is {_short(value)}; it must be between -{MOST_NUMBER} and {MOST_NUMBER}")
+    if isinstance(value, str) and not _is_unicode(value):
+        raise ConfigError(f"{name} is {value!r}, which is not valid UTF-8: rename the file")
     return value
 
 
@@ -236,6 +244,21 @@ def _check_list(name: str, value: Any, *, kind: type) -> tuple[Any, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(entry, kind) for entry in value):
         raise ConfigError(f'{name} is {value!r}; it must be a list of texts: ["…", "…"]')
     return tuple(value)
+
+
+def _short(value: Any) -> str:
+    """Return a value as errors show it: not thousands of letters of it."""
+    text = repr(value) if not isinstance(value, int) or abs(value) <= MOST_NUMBER else f"a number of {value:.0e}"
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"
+
+
+def _is_unicode(text: str) -> bool:
+    """Return whether a text can be written to a file; names of files that are no UTF-8 cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def to_toml(config: Any) -> str:

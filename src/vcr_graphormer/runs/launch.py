@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from .. import __version__
 from ..base.checks import Array
-from ..base.files import claim, read_json, replace_file, write_json
+from ..base.checksums import record, run_files
+from ..base.files import checksum, claim, json_text, read_json, replace_file, write_json
 from ..base.folders import MANIFEST, digest
 from ..base.jobs import Progress
 from ..base.progress import Bars, bars
@@ -38,7 +39,7 @@ from ..training.trainer import OnEpoch, Trainer
 from .adapt import Adapted, adapt
 from .baselines import NONE, QUICK, baseline_names, check_choice, run_baseline
 from .config import Config, to_toml
-from .run import BASELINES_FILE, RUN_FILE, RUN_VERSION, Run, versions
+from .run import BASELINES_FILE, METRICS_FILE, RUN_FILE, RUN_VERSION, Run, versions
 
 SEEDS_FILE = "seeds.toml"  # the settings of a folder that holds one run per seed
 
@@ -289,6 +290,7 @@ def _add_baselines(run: Run, names: Sequence[str], progress: Progress) -> None:
             row = {"name": name, "note": f"failed: {type(error).__name__}: {error}"}
         rows[name] = row
         write_json(run.path / BASELINES_FILE, {"metric": metric, "baselines": list(rows.values())})
+        record(run.path, [BASELINES_FILE])
         progress("baselines", number, len(names))
 
 
@@ -413,8 +415,7 @@ def _write_results(run: Run, trainer: Trainer, *, logits: Array, clock: list[flo
     clock.append(time.perf_counter())
     scores = {part: run.score(predicted[getattr(split, part)], getattr(split, part), target) for part in PARTS}
     seconds = dict(zip(("tokenize", "train", "predict"), np.diff(clock).round(3).tolist(), strict=True))
-    write_json(
-        run.path / "metrics.json",
+    results = json_text(
         {
             "dataset": graph.name,
             "metric": trainer.metric,
@@ -431,8 +432,13 @@ def _write_results(run: Run, trainer: Trainer, *, logits: Array, clock: list[flo
             # Training time includes that before interruptions; the others are of this process only.
             "timings": {**seconds, "train": round(trainer.seconds, 3)},
             "versions": versions(),
-        },
+            "weights": checksum(run.path / "model.safetensors"),
+        }
     )
+    manifests = [f"{run.about[name]}/{MANIFEST}" for name in ("graph", "tokens")]  # they may lie outside
+    record(run.path, {*run_files(run.path), *manifests}, texts={METRICS_FILE: results})
+    with replace_file(run.path / METRICS_FILE) as temporary:
+        temporary.write_text(results, encoding="utf-8")
     shutil.rmtree(run.path / "checkpoint", ignore_errors=True)
 
 

@@ -18,6 +18,8 @@ from ..data.tasks import TASKS
 from ..errors import ConfigError, GraphError, StoreError
 
 TABLE_ENDINGS = (".csv", ".parquet", ".npz")
+_MOST_DIGITS = 18  # of a node id: larger numbers are not of int64
+_LONGEST = 1000  # digits: Python refuses to read much longer numbers
 _MOST_NAMES = 5  # similar names in an error
 
 
@@ -237,14 +239,14 @@ def _similar(name: str, names: list[str]) -> str:
 def _as_id(text: str) -> int:
     """Return the id in a text such as `7` or `id:7`; -1 for other texts."""
     digits = text.removeprefix("id:")
-    return int(digits) if digits.isdecimal() else -1
+    return int(digits) if digits.isdecimal() and len(digits) <= _MOST_DIGITS else -1
 
 
 def _by_name(graph: Graph, names: list[str]) -> NDArray[np.int64]:
     """Return the ids of nodes by name; if the graph has no names, texts of digits are ids."""
     if graph.names is None:
         names = [name.removeprefix("id:") for name in names]
-        wrong = next((name for name in names if not name.strip().isdecimal()), None)
+        wrong = next((name for name in names if not (name.strip().isdecimal() and len(name) < _LONGEST)), None)
         if wrong is not None:
             raise GraphError(f"there is no node named {wrong!r}: the nodes have no names, give ids")
         return find_nodes(graph, np.asarray([int(name) for name in names]))

@@ -14,8 +14,9 @@ import torch
 from numpy.typing import NDArray
 
 from .. import __version__
-from ..base.checks import Array
-from ..base.files import read_json
+from ..base.checks import Array, is_whole
+from ..base.checksums import check_sizes
+from ..base.files import checksum, read_json
 from ..base.jobs import Progress
 from ..base.problems import Problems
 from ..base.progress import bars
@@ -45,6 +46,8 @@ if TYPE_CHECKING:  # imported where needed: predicting must not load the code th
     from ..explain.rewiring import Transfer
 
 RUN_FILE = "run.json"
+METRICS_FILE = "metrics.json"  # written last: a run that has it is finished
+WEIGHTS_FILE = "model.safetensors"
 BASELINES_FILE = "baselines.json"
 RUN_VERSION = 1
 SIZES = ("num_features", "num_outputs", "num_labels", "num_nodes")
@@ -66,6 +69,28 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             installed[name] = "unknown"
     return installed
+
+
+def _check_about(about: dict[str, Any], folder: Path) -> None:
+    """Refuse a `run.json` whose values are not of the types that `train` writes."""
+    right = {
+        **{name: isinstance(about[name], str) for name in ("graph", "tokens", "fingerprint")},
+        **{name: is_whole(about[name]) and about[name] >= 0 for name in SIZES},
+        "task": about["task"] in TASKS,
+        "scale": about["scale"] is None or (isinstance(about["scale"], list) and len(about["scale"]) == 2),
+    }
+    for name in (name for name, is_right in right.items() if not is_right):
+        raise StoreError(f"{folder / RUN_FILE} is damaged: its {name} is {about[name]!r}")
+
+
+def _check_weights(folder: Path) -> None:
+    """Refuse weights that are not those of the results; runs of earlier versions do not say which these are."""
+    expected, file = read_json(folder / METRICS_FILE).get("weights"), folder / WEIGHTS_FILE
+    if expected is not None and file.is_file() and checksum(file) != expected:
+        raise StoreError(
+            f"{file} is damaged: it does not hold the weights that {METRICS_FILE} belongs to. Bring it back, or train "
+            f"again"
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -109,12 +134,27 @@ class Run:
         missing = {"graph", "tokens", "fingerprint", "task", "scale", *SIZES} - about.keys()
         if missing:
             raise StoreError(f"{folder / RUN_FILE} is damaged: it lacks {', '.join(sorted(missing))}")
+        _check_about(about, folder)
+        if (folder / METRICS_FILE).is_file():
+            check_sizes(folder)
+            _check_weights(folder)
         return cls(folder, load_run_config(folder / "config.toml"), about, find_device(device))
+
+    def close(self) -> None:
+        """Let go of graph, token lists, model and the files behind them; the next use opens them again."""
+        for name in ("graph", "original", "store", "inputs", "model", "_exact"):
+            self.__dict__.pop(name, None)
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def finished(self) -> bool:
         """Whether training ended and wrote its results."""
-        return (self.path / "metrics.json").is_file()
+        return (self.path / METRICS_FILE).is_file()
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
@@ -122,7 +162,7 @@ class Run:
         if self.other_graph is not None:
             return {}  # the results are those of the graph it was trained on
         self.check_finished()
-        return read_json(self.path / "metrics.json")
+        return read_json(self.path / METRICS_FILE)
 
     @property
     def baselines(self) -> list[dict[str, Any]]:
@@ -190,6 +230,10 @@ class Run:
         graph = Graph.open(self.path / self.about["graph"])
         if graph.fingerprint != self.about["fingerprint"]:
             raise StoreError(f"{graph.folder} is another graph than the one {self.path} was trained on")
+        sizes = {"num_nodes": graph.num_nodes, "num_outputs": graph.num_classes}  # fingerprints are those it claims
+        for name, size in sizes.items():
+            if size != self.about[name]:
+                raise StoreError(f"{graph.folder} is damaged: its {name} is {size}, the model has {self.about[name]}")
         return graph
 
     @cached_property
@@ -269,8 +313,10 @@ class Run:
     def model(self) -> VCRGraphormer:
         """Return the trained model, in evaluation mode."""
         self.check_finished()
-        file = self.path / "model.safetensors"
+        file = self.path / WEIGHTS_FILE
         tensors, _ = load_tensors(file)
+        if not all(tensor.isfinite().all() for tensor in tensors.values()):
+            raise StoreError(f"{file} is damaged: it holds weights that are infinite or not a number; train again")
         with torch.random.fork_rng(devices=[]):
             model = self.new_model()
         try:

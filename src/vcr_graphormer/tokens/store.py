@@ -7,14 +7,17 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ..base.checks import REMOVED, without_removed
-from ..base.folders import MANIFEST, differences, open_folder, verify_folder
+from ..base.checks import REMOVED, is_whole, without_removed
+from ..base.folders import MANIFEST, check_once, differences, open_folder, verify_folder
 from ..base.machine import format_bytes
-from ..errors import StoreError
+from ..base.mapping import Closed
+from ..data.contract import all_finite, check_form, check_range, check_sparse
+from ..data.tasks import MOST_GAPPY_ID
+from ..errors import ConfigError, GraphError, StoreError
 from .config import TokenConfig
 from .distinct import places_before
 from .kinds import CONTENT, OPTIONAL
-from .lists import TokenLists
+from .lists import SPARSE_PARTS, TokenLists
 
 FORMAT_VERSION = 1
 KIND = "token store"
@@ -48,27 +51,65 @@ class TokenStore(TokenLists):
                 f"{folder} is an unfinished token store: run tokenize again with the same settings to resume"
             )
         meta, arrays = open_folder(folder, KIND, FORMAT_VERSION)
-        more_kinds = tuple((str(name), bool(left_out)) for name, left_out in meta.get("kinds", ()))
+        more_kinds = _stored_kinds(meta.get("kinds", []), folder)
         config, settings = _stored_settings(meta.get("config"), folder)
         kinds = [*ALWAYS, *(kind.name for kind in OPTIONAL if kind.count(settings)), *(name for name, _ in more_kinds)]
         missing = {"config", "identity"} - meta.keys()
         missing |= {f"{kind}_{part}" for kind in kinds for part in ("ids", "scores", "assignment")} - arrays.keys()
         if missing:
             raise StoreError(f"{folder} is damaged: its manifest lacks {', '.join(sorted(missing))}")
-        num_nodes = len(arrays["structure_ids"])
-        for name, array in arrays.items():
-            per_node = name.endswith(("_ids", "_scores", "_assignment")) or (name.startswith("hop") and array.ndim == 2)
-            if per_node and len(array) != num_nodes:
-                raise StoreError(f"{folder} is damaged: {name} has {len(array)} rows, structure_ids has {num_nodes}")
+        if not isinstance(meta["identity"], dict):
+            raise StoreError(f"{folder} is damaged: its identity is {meta['identity']!r}")
         gone = {f"setting {name}" for name in REMOVED["tokens"]}
         identity = {name: value for name, value in meta["identity"].items() if name not in gone}
         store = cls(config=config, arrays=arrays, more_kinds=more_kinds, path=folder, identity=identity)
         store = replace(store, growth=dict(meta.get("growth", {})))
-        for kind, width in places_before(store.layout.counts, settings).items():
-            shared = store.shared(kind)
-            if shared is None or shared.shape != (num_nodes, width):
-                raise StoreError(f"{folder} is damaged: its lists are distinct, but {kind}_shared is not as it must be")
+        check_once(folder, lambda: store._check_arrays(kinds))
         return store
+
+    def _check_arrays(self, kinds: list[str]) -> None:
+        """Refuse arrays that do not fit together, before a model or a compiled loop reads them."""
+        num_nodes, arrays = len(self.arrays["structure_ids"]), self.arrays
+        for kind in kinds:
+            ids, scores, assignment = (arrays[f"{kind}_{part}"] for part in ("ids", "scores", "assignment"))
+            check_form(ids, "int32", (num_nodes, ids.shape[-1]), name=f"{kind}_ids")
+            check_form(scores, self.settings.score_type, ids.shape, name=f"{kind}_scores")
+            check_form(assignment, "int32", (num_nodes,), name=f"{kind}_assignment")
+            check_range(ids, -1, num_nodes - 1, name=f"{kind}_ids")
+            check_range(assignment, -1, max(num_nodes, MOST_GAPPY_ID), name=f"{kind}_assignment")
+            if not all_finite(scores):
+                raise GraphError(f"{kind}_scores must be finite")
+        for kind, width in places_before(self.layout.counts, self.settings).items():
+            shared = self.shared(kind)
+            if shared is None or shared.dtype != self.scores(kind).dtype or shared.shape != (num_nodes, width):
+                raise GraphError(f"its lists are distinct, but {kind}_shared is not as it must be")
+            if not all_finite(shared):
+                raise GraphError(f"{kind}_shared must be finite")
+        for number in range(1, self.num_hops + 1):
+            self._check_hop(f"hop_{number}", (num_nodes, self.num_features))
+
+    def _check_hop(self, name: str, shape: tuple[int, int]) -> None:
+        if name in self.arrays:
+            check_form(self.arrays[name], "float32", shape, name=name)
+            if not all_finite(self.arrays[name]):
+                raise GraphError(f"{name} must be finite")
+            return
+        parts = [self.arrays.get(f"{name}_{part}") for part in SPARSE_PARTS]
+        if any(part is None for part in parts):
+            raise GraphError(f"its manifest lacks {name}")
+        data, indices, indptr = (part for part in parts if part is not None)
+        check_sparse(data, indices, indptr, shape=shape, name=name)
+
+    def close(self) -> None:
+        """Let go of the mapped files; the lists cannot be used afterwards. No file descriptor is held until then."""
+        for name in self.arrays:
+            self.arrays[name] = Closed(str(self.path))  # type: ignore[assignment]
+
+    def __enter__(self) -> TokenStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def verify(self) -> None:
         """Compare every array with its checksum."""
@@ -93,6 +134,14 @@ class TokenStore(TokenLists):
         return f"TokenStore({self.path}: {super().__repr__()}, {format_bytes(self.num_bytes)})"
 
 
+def _stored_kinds(kinds: Any, folder: Path) -> tuple[tuple[str, bool], ...]:
+    """Return kinds that no setting names, as `TokenLists` has them; refuse other values."""
+    pairs: list[Any] = kinds if isinstance(kinds, list) else [None]
+    if not all(isinstance(pair, list) and [type(value) for value in pair] == [str, bool] for pair in pairs):
+        raise StoreError(f"{folder} is damaged: its kinds are {kinds!r}")
+    return tuple((name, left_out) for name, left_out in pairs)
+
+
 def _stored_settings(config: Any, folder: Path) -> tuple[dict[str, Any], TokenConfig]:
     """Return the settings in a manifest; refuse those that are damaged or that this version does not have."""
     names = {item.name for item in fields(TokenConfig)}
@@ -103,6 +152,16 @@ def _stored_settings(config: Any, folder: Path) -> tuple[dict[str, Any], TokenCo
     if unknown := sorted(config.keys() - names - {"num_features"}):
         raise StoreError(f"{folder} was made with settings that this version does not know: {', '.join(unknown)}")
     settings = TokenLists(config, {}).settings
+    counts = {"num_features": config["num_features"], "hops": settings.hops}
+    flags = {"distinct": settings.distinct, "self_loops": settings.self_loops}
+    wrong = [name for name, value in counts.items() if not is_whole(value, plain=True) or value < 0]
+    wrong += [name for name, value in flags.items() if not isinstance(value, bool)]
+    if wrong:
+        raise StoreError(f"{folder} is damaged: its {wrong[0]} is {(counts | flags)[wrong[0]]!r}")
+    try:
+        settings.check()
+    except ConfigError as error:
+        raise StoreError(f"{folder} is damaged: {error}") from error
     if settings.content not in CONTENT:
         raise StoreError(f"{folder} is damaged: its content is {settings.content!r}")
     return config, settings

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ..base.files import replace_file
+from ..base.files import read_lines, replace_file
 from ..errors import StoreError
 
 if TYPE_CHECKING:
@@ -27,7 +27,10 @@ def save_tensors(file: Path, tensors: Mapping[str, Tensor], about: Mapping[str, 
     """Write tensors and a dictionary, as JSON, to a file that exists whole or not at all."""
     copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
     with replace_file(file) as temporary:
-        save_file(copies, temporary, metadata={"about": json.dumps(about)})
+        try:
+            save_file(copies, temporary, metadata={"about": json.dumps(about)})
+        except SafetensorError as error:  # a full disk, which it does not report as an OSError
+            raise StoreError(f"cannot write {file}: {error}") from error
 
 
 def load_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -37,9 +40,14 @@ def load_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safe_open(file, framework="pt", device="cpu") as content:
             about = json.loads((content.metadata() or {}).get("about", "{}"))
-            return {name: content.get_tensor(name) for name in content.keys()}, about  # noqa: SIM118
-    except (SafetensorError, ValueError) as error:
+            tensors = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118
+    except (SafetensorError, ValueError, RecursionError) as error:
         raise StoreError(f"{file} is damaged: {error}") from error
+    except OSError as error:
+        raise StoreError(f"cannot read {file}: {error.strerror or error}") from error
+    if not isinstance(about, dict):
+        raise StoreError(f"{file} is damaged: what it says about itself is {about!r}")
+    return tensors, about
 
 
 def save_training(trainer: Trainer, file: Path) -> None:
@@ -54,8 +62,9 @@ def save_training(trainer: Trainer, file: Path) -> None:
     tensors["random/cpu"] = torch.get_rng_state()
     if trainer.inputs.device.type == "cuda":
         tensors["random/cuda"] = torch.cuda.get_rng_state(trainer.inputs.device)
-    about = {"epoch": trainer.epoch, "step": trainer.step, "seconds": trainer.seconds, "best_epoch": best.epoch}
-    about |= {"improved": best.improved, "best_value": best.value, "best_loss": best.loss}
+    about: dict[str, Any] = {"epoch": trainer.epoch, "step": trainer.step, "seconds": trainer.seconds}
+    about |= {"best_epoch": best.epoch, "improved": best.improved, "best_value": best.value, "best_loss": best.loss}
+    about["tensors"] = sorted(tensors)
     save_tensors(file, tensors, about)
 
 
@@ -66,6 +75,8 @@ def restore_training(trainer: Trainer, file: Path) -> None:
     except StoreError as error:
         raise StoreError(f"{error}; delete it to train from the start") from error
     device = trainer.inputs.device
+    if "tensors" in about and about["tensors"] != sorted(tensors):  # younger than the first checkpoints
+        raise StoreError(f"{file} is damaged: it lacks parts of the training; delete it to train from the start")
     try:
         trainer.model.load_state_dict(under("model/", tensors))
         if trainer.average is not None:
@@ -83,7 +94,7 @@ def restore_training(trainer: Trainer, file: Path) -> None:
         torch.set_rng_state(tensors["random/cpu"])
         if device.type == "cuda" and "random/cuda" in tensors:
             torch.cuda.set_rng_state(tensors["random/cuda"], device)
-    except (KeyError, RuntimeError) as error:
+    except (KeyError, RuntimeError, TypeError, ValueError, AttributeError) as error:
         raise StoreError(f"{file} does not fit this run ({error}): delete it to start again") from error
 
 
@@ -122,7 +133,7 @@ def cut_history(file: Path, epochs: int) -> list[dict[str, float]]:
 def read_history(file: Path) -> list[dict[str, float]]:
     """Return the rows of `history.jsonl`, one per epoch, up to a line that a crash cut short."""
     rows: list[dict[str, float]] = []
-    with suppress(ValueError):
-        for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else []:
+    with suppress(ValueError, RecursionError, StoreError):
+        for line in read_lines(file) if file.is_file() else []:
             rows.append(json.loads(line))  # noqa: PERF401
-    return rows
+    return [row for row in rows if isinstance(row, dict)]

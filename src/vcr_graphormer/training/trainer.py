@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..base.checks import Array
+from ..base.files import append_text
 from ..data.graph import Graph
 from ..data.metrics import is_better
 from ..data.split import Split
@@ -227,8 +228,7 @@ class Trainer:
         }
         self.history.append(row)
         if self.folder is not None and self.processes.is_first:
-            with (self.folder / HISTORY).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
+            append_text(self.folder / HISTORY, json.dumps(row) + "\n")
         return row
 
     def _validate(self) -> tuple[float, float]:

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ...base.checks import to_whole_numbers
-from ...base.files import read_lines, read_npy, read_npz
+from ...base.files import check_unpacked, read_lines, read_npy, read_npz
 from ...base.problems import Problems
 from ...errors import GraphError, StoreError
 from ..contract import Features, to_csr
@@ -163,6 +163,7 @@ def read_scipy(file: Path) -> sp.csr_matrix:
     """Read and check a matrix that `scipy.sparse.save_npz` wrote in any of its formats."""
     if not file.is_file():
         raise StoreError(f"{file} does not exist")
+    check_unpacked(file)
     try:
         matrix = sp.load_npz(file)
     except Exception as error:  # zipfile, zlib, numpy and scipy raise different errors for a damaged file

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ...base.files import read_bytes
+from ...base.mapping import map_array
 from ...errors import GraphError, StoreError
 from ..contract import to_csr
 
@@ -25,7 +27,7 @@ def read_pickle(file: str | Path) -> Any:
     path = Path(file)
     if not path.is_file():
         raise StoreError(f"{path} does not exist")
-    return _load(path, io.BytesIO(path.read_bytes()))
+    return _load(path, io.BytesIO(read_bytes(path)))
 
 
 def read_object_array(file: str | Path) -> Any:
@@ -33,16 +35,19 @@ def read_object_array(file: str | Path) -> Any:
     path = Path(file)
     if not path.is_file():
         raise StoreError(f"{path} does not exist")
-    stream = io.BytesIO(path.read_bytes())
+    stream = io.BytesIO(read_bytes(path))
     try:
         version = np.lib.format.read_magic(stream)
         read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, _, dtype = read_header(stream)
-    except ValueError as error:
+    except Exception as error:  # a damaged header makes numpy and Python's parser raise nearly anything
         raise StoreError(f"{path} is not a .npy file: {error}") from error
     if not dtype.hasobject:
-        return np.load(path, allow_pickle=False)
-    return np.asarray(_load(path, stream), dtype=object).reshape(shape)
+        return map_array(path)
+    try:
+        return np.asarray(_load(path, stream), dtype=object).reshape(shape)
+    except ValueError as error:
+        raise StoreError(f"{path} does not have the {list(shape)} entries of its header") from error
 
 
 def _load(path: Path, stream: io.BytesIO) -> Any:

@@ -1,8 +1,8 @@
-"""Read the raw files of published datasets: PyG's classes, GRAND+'s archives, OGB's arXiv with publication years."""
+"""Where published datasets come from: files of PyG's collections, GRAND+'s archives, OGB's arXiv with years."""
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 
 from ...base.files import read_npy
 from ...errors import GraphError, StoreError
-from ..contract import Features
 from ..graph import Graph
 from ..split import Split
+from .downloads import download
 from .formats import read_scipy
 from .pickles import read_object_array, read_pickle
+from .raw import Raw
 
-# Below this fraction of non-zeros CSR is smaller and faster to multiply than a dense matrix.
-SPARSE_BELOW = 0.25
 # LINKX cuts the publication years of ogbn-arxiv into five classes.
 _YEAR_CLASSES = 5
 
@@ -57,33 +56,54 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class Pyg:
-    """Files that a dataset class of PyG reads: its name, its folder under the root, its arguments."""
+class Files:
+    """Raw files of a collection that PyG offers too, where PyG would put them. PyG's own files are never read.
+
+    Attributes
+    ----------
+    raw : str
+        The file, or one of the files, under the data root.
+    reader : callable
+        A function of `raw` that reads the file, or the folder if there are several.
+    masks : callable or None
+        The same for the published splits.
+    urls : tuple of (str, str)
+        Name and address of each file.
+    whole_folder : bool
+        Whether the functions take the folder.
+    """
 
     raw: str
-    call: tuple[str, ...]
-    options: tuple[tuple[str, Any], ...] = ()
-    masks: bool = False
-    downloads: bool = True
+    reader: Callable[[Path], Raw]
+    masks: Callable[[Path], list[Split]] | None = None
+    urls: tuple[tuple[str, str], ...] = ()
+    whole_folder: bool = False
     exact: bool = True
+
+    @property
+    def downloads(self) -> bool:
+        """Return whether missing files are downloaded."""
+        return bool(self.urls)
 
     def find(self, root: Path) -> Path | None:
         """Return the file that shows that the dataset is there, or None."""
         return root / self.raw if (root / self.raw).is_file() else None
 
     def read(self, root: Path, directed: bool, name: str) -> tuple[Graph, int]:
-        """Return the graph and PyG's number of edges."""
-        data = read_pyg(root, self.call, dict(self.options))
-        graph = Graph.from_pyg(data, features=smaller_form(data.x), directed=directed, name=name)
-        return graph, int(data.edge_index.shape[1])
+        """Return the graph and the number of distinct edges; missing files are downloaded."""
+        raw = self.reader(self._fetched(root))
+        features, labels = raw.features, raw.labels
+        graph = Graph.from_edges(raw.edges, features=features, labels=labels, directed=directed, name=name)
+        return graph, int(raw.edges.shape[1])
 
     def splits(self, root: Path) -> list[Split]:
-        """Return the splits that PyG carries as masks."""
-        if not self.masks:
-            return []
-        data = read_pyg(root, self.call, dict(self.options))
-        columns = data.train_mask.shape[1] if data.train_mask.ndim == 2 else 1
-        return [Split.from_pyg(data, column) for column in range(columns)]
+        """Return the published splits; empty where there are none."""
+        return [] if self.masks is None else self.masks(self._fetched(root))
+
+    def _fetched(self, root: Path) -> Path:
+        file = root / self.raw
+        download(dict(self.urls), file.parent)
+        return file.parent if self.whole_folder else file
 
 
 @dataclass(frozen=True)
@@ -127,50 +147,6 @@ class ArxivYear:
     def splits(self, root: Path) -> list[Split]:
         """Return LINKX's five splits."""
         return read_arxiv_splits(root)
-
-
-def read_pyg(root: Path, call: tuple[str, ...], options: dict[str, Any]) -> Any:
-    """Return the one `Data` object of a PyG dataset; PyG downloads missing files.
-
-    Parameters
-    ----------
-    call
-        Name of the dataset class, its folder under the root, then positional arguments of the class.
-    options
-        Keyword arguments of the class.
-    """
-    try:
-        import torch_geometric.datasets as pyg_datasets
-    except ImportError as error:
-        raise StoreError("this dataset is read by PyTorch Geometric: pip install 'vcr-graphormer[pyg]'") from error
-    folder = root / call[1]
-    if call[0] == "Planetoid":
-        # PyG unpickles these files unguarded. Our reader goes first and refuses a file that could run code.
-        for file in sorted((folder / call[2] / "raw").glob("ind.*")):
-            if file.suffix != ".index":
-                read_pickle(file)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PyG's own deprecations are not the user's concern
-            # PyG warns before it unpickles a processed file unguarded: stop there.
-            warnings.filterwarnings("error", message="Weights only load failed")
-            dataset = getattr(pyg_datasets, call[0])(str(folder), *call[2:], **options)
-            data = dataset[0]
-    except Exception as error:  # download, unpickling and parsing fail in many ways
-        raise StoreError(
-            f"{' '.join(call[2:]) or call[0]} could not be read from or downloaded to {folder} "
-            f"({type(error).__name__}: {error}): check the raw files there, or the network; PyG's own processed/ "
-            f"folder beside them may be deleted"
-        ) from error
-    return data
-
-
-def smaller_form(features: Any) -> Features:
-    """Return features as CSR if few entries are non-zero, else as a dense matrix."""
-    dense: NDArray[np.float32] = np.asarray(features, dtype=np.float32)
-    if np.count_nonzero(dense) < SPARSE_BELOW * dense.size:
-        return sp.csr_matrix(dense)
-    return dense
 
 
 def read_grand(folder: Path, directed: bool, name: str) -> tuple[Graph, int]:

@@ -1,0 +1,61 @@
+"""The command `verify`, which compares files with the checksums that were written with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..errors import StoreError
+from .options import FAILED
+from .output import say, say_error
+
+
+def verify(
+    folder: Annotated[
+        Path, typer.Argument(metavar="RUN|STORE|GRAPH", help="A run, token lists, a saved graph, or the runs of seeds.")
+    ],
+) -> None:
+    """Compare every file of a run, of token lists or of a graph with its checksum."""
+    from ..base.folders import MANIFEST, folder_problems
+
+    if (folder / MANIFEST).is_file():
+        _show(folder, folder_problems(folder))
+        return
+    runs = _runs(folder)
+    if not runs:
+        raise StoreError(f"{folder} is neither a run nor token lists nor a saved graph: nothing in it has a checksum")
+    _show(folder, [sentence for run in runs for sentence in _problems(run)])
+
+
+def _runs(folder: Path) -> list[Path]:
+    """Return the run in a folder, or those of several seeds."""
+    from ..runs.run import RUN_FILE
+
+    return [file.parent for file in (folder / RUN_FILE, *sorted(folder.glob(f"*/{RUN_FILE}"))) if file.is_file()]
+
+
+def _problems(folder: Path) -> list[str]:
+    """Return a sentence for each file of a run that is not as it was written; print which files it does not know."""
+    from ..base.checksums import problems, unrecorded
+    from ..runs.run import Run
+
+    try:
+        run = Run.open(folder, "cpu")
+        sentences = problems(folder, [folder / str(run.about["graph"]), run.tokens_folder])
+    except StoreError as error:
+        # It does not even open. Say so, and what else is wrong.
+        return [str(error), *(sentence for sentence in problems(folder, []) if sentence != str(error))]
+    if not sentences:
+        for file in unrecorded(folder):
+            say(f"{file} is not of this run: not compared")
+    return sentences
+
+
+def _show(folder: Path, sentences: list[str]) -> None:
+    for sentence in sentences:
+        say_error(sentence)
+    if sentences:
+        raise typer.Exit(FAILED)
+    say(f"{folder}: every file is as it was written")
