@@ -7,7 +7,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# No wall-clock time is asserted: these machines are noisy, and the first example may compile a loop.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 REASON = "real datasets: set VCR_DATA to the folder of their raw files"
 

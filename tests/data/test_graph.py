@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import graphs, naive
+from tests.support.damage import edited_manifest
 from vcr_graphormer import ConfigError, Graph, GraphError, StoreError
 from vcr_graphormer.data.columns.schema import Column, Schema
 
@@ -219,14 +220,16 @@ def test_wrong_feature_names_and_missing_values_are_refused(features: Any, names
 
 def test_a_damaged_schema_is_refused(tmp_path: Path) -> None:
     graph = Graph.from_edges([[0], [1]], features=[[1.0], [2.0]], schema=Schema((Column("x"),)))
-    manifest = graph.save(tmp_path / "graph") / "manifest.json"
-    text = manifest.read_text()
-    manifest.write_text(text.replace('"origin"', '"other"'))
-    with pytest.raises(StoreError, match="the schema in .*graph is damaged: KeyError 'origin'"):
-        Graph.open(tmp_path / "graph")
-    manifest.write_text(text.replace('"feature_names": [', '"feature_names": ["y",'))
+    saved = graph.save(tmp_path / "graph")
+    with edited_manifest(saved) as manifest:
+        names, manifest["meta"]["feature_names"] = manifest["meta"]["feature_names"], ["x", "y"]
     with pytest.raises(StoreError, match="the number of feature names is 2, not 1"):
-        Graph.open(tmp_path / "graph")
+        Graph.open(saved)
+    with edited_manifest(saved) as manifest:
+        manifest["meta"]["feature_names"] = names
+        del manifest["meta"]["schema"]["columns"][0]["origin"]
+    with pytest.raises(StoreError, match="the schema in .*graph is damaged: KeyError 'origin'"):
+        Graph.open(saved)
 
 
 def test_a_closed_graph_says_so(tmp_path: Path) -> None:
