@@ -17,6 +17,7 @@ from .demo import demo
 from .explain import explain, report
 from .options import INTERRUPTED, say_error, with_groups
 from .run import embed, evaluate, predict
+from .serve import serve
 from .train import tokenize, train
 from .tune import tune
 
@@ -30,7 +31,7 @@ app = typer.Typer(
     help="Predict labels of nodes in large graphs with a graph transformer (VCR-Graphormer, ICLR 2024).",
     epilog="Start with: vcr-graphormer demo",
 )
-for command in (demo, train, tune, tokenize, evaluate, predict, embed, explain, report, datasets, settings):
+for command in (demo, train, tune, tokenize, evaluate, predict, embed, explain, report, serve, datasets, settings):
     app.command()(with_groups(command))
 
 

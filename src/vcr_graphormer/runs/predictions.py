@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,12 @@ class Predictions:
                 name = [self.names[row]] if self.names is not None else []
                 label = [classes[int(self.labels[row])]] if prediction else []
                 writer.writerow([node, *name, *label, *(f"{value:.6g}" for value in self.probabilities[row])])
+
+    def part(self, rows: slice) -> Predictions:
+        """Return some consecutive rows."""
+        names = None if self.names is None else self.names[rows]
+        arrays = {"nodes": self.nodes[rows], "probabilities": self.probabilities[rows], "labels": self.labels[rows]}
+        return replace(self, **arrays, names=names)
 
     def __len__(self) -> int:
         return len(self.nodes)
