@@ -54,7 +54,7 @@ class Scorer:
         self._id_of = {} if names is None else {name: node for node, name in enumerate(np.asarray(names).tolist())}
         self._new_names: list[str] = []
         self.journal: Journal | None = None
-        _ = run.model
+        self._warm_up()
         if journal is not None:
             self.replay(journal.records, same_graph=journal.fingerprint == run.about["fingerprint"])
             self.journal = journal
@@ -68,6 +68,18 @@ class Scorer:
         run = Run.open(path, "cpu")
         kept = None if journal is None else Journal(Path(journal), run.about["fingerprint"])
         return cls(run, kept, sizes=sizes)
+
+    def _warm_up(self) -> None:
+        """Add a node and forget it: this compiles the loops and reads the model, so that no request has to wait."""
+        ask: NDArray[np.int64] = np.zeros(min(1, self.num_nodes), dtype=np.int64)
+        self._compute(ask, vectors=False)
+        if self.tokens.refusal is None:
+            first = self.num_nodes
+            ends = np.array([0, first]), np.array([first, 0])
+            addition = Addition(first, 1, *ends, np.ones(2, dtype=np.float32))
+            self.tokens.add(addition, self.run.graph.features[:1])  # type: ignore[index]
+            self._compute(np.array([first]), vectors=False)
+            self.tokens.drop()
 
     @property
     def num_nodes(self) -> int:
