@@ -63,6 +63,55 @@ def extend(
     )
 
 
+def align(before: Graph, graph: Graph) -> Graph:
+    """Return a later state of a graph with its nodes in the order of before, new ones after them.
+
+    Nodes are matched by name. Nodes that are gone stay, without edges, so that numbers keep their meaning. Without
+    names, the first nodes must be those of before, and the graph is returned as it is.
+
+    >>> from vcr_graphormer import Graph
+    >>> before = Graph.from_edges([[0], [1]], names=["a", "b"])
+    >>> align(before, Graph.from_edges([[0], [1]], names=["c", "a"])).names.tolist()
+    ['a', 'b', 'c']
+    """
+    if (before.names is None) != (graph.names is None):
+        lacking = "later" if graph.names is None else "earlier"
+        raise GraphError(f"the nodes of the {lacking} graph have no names: they cannot be matched with the others")
+    if before.names is None or graph.names is None:
+        return graph
+    old, now = np.asarray(before.names), np.asarray(graph.names)
+    if len(now) >= len(old) and (old == now[: len(old)]).all():
+        return graph
+    order = np.argsort(now)
+    place = np.searchsorted(now, old, sorter=order)
+    place[place == len(now)] = 0
+    found = order[place]
+    gone = now[found] != old
+    is_new = np.ones(len(now), dtype=np.bool_)
+    is_new[found[~gone]] = False
+    if gone.any():
+        whole = graph.extend(
+            names=old[gone].tolist(),
+            features=None if before.features is None else before.features[gone],
+            labels=None if before.labels is None else np.asarray(before.labels)[gone],
+        )
+        found[gone] = len(now) + np.arange(gone.sum())
+        graph = whole
+    rows = np.concatenate([found, np.flatnonzero(is_new)])
+    matrix = sp.csr_matrix(graph.to_scipy())[rows][:, rows]
+    matrix.sort_indices()
+    features: Any = graph.features
+    return replace(
+        graph,
+        indptr=matrix.indptr.astype(np.int64),
+        indices=matrix.indices.astype(np.int32),
+        weights=None if graph.weights is None else matrix.data,
+        features=None if features is None else features[rows],
+        labels=None if graph.labels is None else np.asarray(graph.labels)[rows],
+        names=np.asarray(graph.names)[rows],
+    )
+
+
 def _count_new(graph: Graph, names: Sequence[Any] | None, *, features: Any, labels: Any) -> int:
     """Return the number of new nodes, which names, features and labels must agree on."""
     counts = {

@@ -1,7 +1,7 @@
 """Rank on a graph that has grown, without preparing everything anew.
 
-The vectors of the second level stay as they were; new nodes join the clusters of their neighbours. A walk starts locally,
-on the arcs of today, and only its far part reads the older vectors. So new nodes are ranked at the price of their own push.
+The vectors of the second level stay as they were; new nodes join the clusters of their neighbours. A walk starts
+locally, on the arcs of today, and only its far part reads the older vectors. So a new node costs no more than a push.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from .second_level import TINY, make_arcs
 
 
 def join_clusters(graph: Graph, assignment: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the cluster of every node: new nodes take the one that most of their edge weight leads to.
+    """Return the cluster of every node: those without one take the one that most of their edge weight leads to.
 
-    New nodes that are linked only to other new nodes follow in later rounds. Those without any link to a cluster get
-    -1, none. Direction is ignored; ties go to the smaller cluster.
+    Nodes that are linked only to others without a cluster follow in later rounds. Those without any link to a cluster
+    stay without, -1. Direction is ignored; ties go to the smaller cluster.
 
     Parameters
     ----------
@@ -38,33 +38,30 @@ def join_clusters(graph: Graph, assignment: NDArray[np.int32]) -> NDArray[np.int
     >>> join_clusters(path, np.array([0, 1], dtype=np.int32)).tolist()
     [0, 1, 1, 1]
     """
-    old, total = len(assignment), graph.num_nodes
-    result = np.concatenate([assignment, np.full(total - old, -1, dtype=np.int32)])
-    if old == total:
-        return result
-    owner, neighbour, weight = _arcs_of_new(graph, old)
+    more = np.full(graph.num_nodes - len(assignment), -1, dtype=np.int32)
+    result = np.concatenate([assignment, more])
+    owner, neighbour, weight = _arcs_of(graph, np.flatnonzero(result < 0))
     while True:
         open_arcs = (result[owner] < 0) & (result[neighbour] >= 0)
         if not open_arcs.any():
             return result
+        # One entry per node and cluster, with the weight between them; per node, the heaviest comes first.
         nodes, clusters = owner[open_arcs], result[neighbour[open_arcs]]
-        order = np.lexsort((clusters, nodes))
-        keys = np.stack([nodes[order], clusters[order]])
-        first = np.flatnonzero(np.r_[True, (keys[:, 1:] != keys[:, :-1]).any(axis=0)])
-        sums = np.add.reduceat(weight[open_arcs][order], first)
-        best = np.lexsort((keys[1, first], -sums, keys[0, first]))
-        node, place = np.unique(keys[0, first][best], return_index=True)
-        result[node] = keys[1, first][best][place]
+        pairs = sp.coo_matrix((weight[open_arcs], (nodes, clusters)), shape=(graph.num_nodes, int(result.max()) + 1))
+        pairs = sp.coo_matrix(pairs.tocsr())
+        best = np.lexsort((pairs.col, -pairs.data, pairs.row))
+        node, place = np.unique(pairs.row[best], return_index=True)
+        result[node] = pairs.col[best][place]
 
 
-def _arcs_of_new(graph: Graph, old: int) -> tuple[Array, Array, Array]:
-    """Return source, target and weight of all arcs of the nodes from `old` on; of both directions."""
+def _arcs_of(graph: Graph, nodes: NDArray[np.int64]) -> tuple[Array, Array, Array]:
+    """Return source, target and weight of the arcs of some nodes; of both directions."""
     matrix = graph.to_scipy()
-    rows = matrix[old:]
+    rows = matrix[nodes]
     if graph.directed:
-        rows = rows + matrix[:, old:].T
+        rows = rows + matrix[:, nodes].T
     arcs = sp.coo_matrix(rows)
-    return arcs.row.astype(np.int64) + old, arcs.col.astype(np.int64), arcs.data.astype(np.float64)
+    return nodes[arcs.row], arcs.col.astype(np.int64), arcs.data.astype(np.float64)
 
 
 def grow_ranker(ranker: Any, before: Graph, graph: Graph, connections: Connections) -> Any:
@@ -92,9 +89,9 @@ def grow_ranker(ranker: Any, before: Graph, graph: Graph, connections: Connectio
     total, mass = out + is_member, np.maximum(into + is_member, TINY)[before.num_nodes :]
     limit = np.maximum(total, TINY).astype(np.float32)
     limit[vectors.hubs] = np.inf
-    # Hubs have a group of their own, which a neighbour does not join. A node without any other neighbour may lie in any.
-    coarse = np.where(vectors.group < clusters, vectors.group, -1).astype(np.int32)
-    group = np.concatenate([vectors.group, np.maximum(join_clusters(graph, coarse)[before.num_nodes :], 0)])
+    # Hubs have a group of their own, which none joins. A node without any other neighbour may lie in any.
+    joined = np.maximum(join_clusters(graph, coarse_of(ranker))[before.num_nodes :], 0)
+    group = np.concatenate([vectors.group, joined])
     supers = len(vectors.ptr) - 1 - clusters - len(vectors.hubs)
     grown = vectors._replace(
         total=total,
@@ -107,3 +104,9 @@ def grow_ranker(ranker: Any, before: Graph, graph: Graph, connections: Connectio
         **reachability(graph, connections.assignment, connections.count),
     )
     return Ranker(arcs, connections.assignment, grown, members_of(connections), ranker.visits, graph.directed)
+
+
+def coarse_of(ranker: Ranker) -> NDArray[np.int32]:
+    """Return the coarse clusters behind the second level of a ranker; -1 for hubs, which stand for themselves."""
+    clusters = len(ranker.vectors.spill) - 1
+    return np.where(ranker.vectors.group < clusters, ranker.vectors.group, -1).astype(np.int32)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,7 +26,7 @@ from ..data.contract import Features
 from ..data.graph import Graph
 from ..errors import ConfigError, GraphError, StoreError
 from ..ranking.connections import Connections
-from ..ranking.growth import grow_ranker, join_clusters
+from ..ranking.growth import coarse_of, grow_ranker, join_clusters
 from ..ranking.ranker import check_ranking
 from .build import make_identity, tokenize
 from .distinct import leave_repeats_out, places_before
@@ -43,6 +43,8 @@ LOOKED_BACK = 64
 ENTERS = 0.5
 RANKERS = "rankers"  # folder in a store
 _ROWS_AT_ONCE = 1 << 16
+# Up to this fraction of new nodes `affected` keeps the second level of the ranking.
+FROZEN_UP_TO = 0.02
 # Beyond this fraction of new nodes the second level no longer knows the graph: start afresh.
 MOST_NEW = 0.2
 
@@ -118,21 +120,44 @@ class Growth:
         return np.arange(self.before.num_nodes, self.graph.num_nodes)
 
     @cached_property
-    def changed(self) -> NDArray[np.int64]:
-        """Return the old nodes whose edges, or their weights, are others than before."""
+    def _kept(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the places of the arcs between old nodes in the graph of now, and which old nodes have others."""
+        graph, count = self.graph, self.before.num_nodes
+        ends = np.asarray(graph.indices[: graph.indptr[count]])
+        among_old = ends < count
+        starts = np.concatenate([[0], np.cumsum(among_old)])[graph.indptr[: count + 1]]
+        return np.flatnonzero(among_old), np.diff(starts) < graph.degrees[:count]
+
+    @cached_property
+    def old_to_old(self) -> NDArray[np.int64]:
+        """Return the old nodes with a new, changed or lost edge to another old node."""
         old, new, count = self.before, self.graph, self.before.num_nodes
-        same = old.degrees == new.degrees[:count]
-        rows = np.flatnonzero(same & (old.degrees > 0))
-        ours, theirs = _arc_places(old, rows), _arc_places(new, rows)
-        differs = np.asarray(old.indices)[ours] != np.asarray(new.indices)[theirs]
         if (old.weights is None) != (new.weights is None):
             raise GraphError("edges have weights in only one of the two graphs: tokenize anew")
-        if old.weights is not None and new.weights is not None:
-            differs |= np.asarray(old.weights)[ours] != np.asarray(new.weights)[theirs]
-        if len(rows):
-            starts = np.concatenate([[0], np.cumsum(old.degrees[rows])[:-1]])
-            same[rows] &= ~np.logical_or.reduceat(differs, starts)
-        return np.flatnonzero(~same)
+        places, _ = self._kept
+        kept = sp.csr_matrix((self._values(new)[places], np.asarray(new.indices)[places], self._pointers(places)))
+        same = np.array_equal(kept.indptr, old.indptr) and np.array_equal(kept.indices, old.indices)
+        if same and (old.weights is None or np.array_equal(kept.data, old.weights)):
+            return np.empty(0, dtype=np.int64)
+        kept.resize(count, count)
+        earlier = sp.csr_matrix((self._values(old), old.indices, old.indptr), shape=(count, count))
+        return np.unique((kept != earlier).nonzero()[0]).astype(np.int64)
+
+    def _pointers(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return where the kept arcs of each old node begin."""
+        return np.searchsorted(places, np.asarray(self.graph.indptr[: self.before.num_nodes + 1]))
+
+    @staticmethod
+    def _values(graph: Graph) -> Array:
+        return np.ones(graph.num_arcs, dtype=np.float32) if graph.weights is None else np.asarray(graph.weights)
+
+    @cached_property
+    def changed(self) -> NDArray[np.int64]:
+        """Return the old nodes whose edges, or their weights, are others than before."""
+        _, has_new = self._kept
+        has_new = has_new.copy()
+        has_new[self.old_to_old] = True
+        return np.flatnonzero(has_new)
 
     @cached_property
     def other_features(self) -> NDArray[np.int64]:
@@ -146,14 +171,6 @@ class Growth:
             return np.unique((old != first).nonzero()[0]).astype(np.int64)
         return np.flatnonzero((np.asarray(old) != np.asarray(first)).any(axis=1))
 
-    @cached_property
-    def old_to_old(self) -> NDArray[np.int64]:
-        """Return the old nodes with a changed edge to another old node."""
-        keys = [_arc_keys(graph, self.changed, width=self.graph.num_nodes) for graph in (self.before, self.graph)]
-        different = np.setxor1d(*keys)
-        ends = np.stack([different // self.graph.num_nodes, different % self.graph.num_nodes])
-        return np.unique(ends[:, (ends < self.before.num_nodes).all(axis=0)])
-
     def around(self, steps: int) -> list[NDArray[np.int64]]:
         """Return the nodes whose hop 1, 2, … differs from before: those so many steps from a change."""
         adjacency = self.graph.to_scipy()
@@ -164,19 +181,6 @@ class Growth:
             near |= adjacency.dot(near.astype(np.float32)) > 0
             sets.append(np.flatnonzero(near))
         return sets
-
-
-def _arc_places(graph: Graph, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the places of the arcs of some rows."""
-    degrees = graph.degrees[rows]
-    starts = np.concatenate([[0], np.cumsum(degrees)[:-1]])
-    return np.arange(degrees.sum()) + np.repeat(np.asarray(graph.indptr)[rows] - starts, degrees)
-
-
-def _arc_keys(graph: Graph, rows: NDArray[np.int64], *, width: int) -> NDArray[np.int64]:
-    """Return the arcs of some rows as numbers: source · width + target."""
-    owner = np.repeat(rows, graph.degrees[rows])
-    return owner * width + np.asarray(graph.indices)[_arc_places(graph, rows)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,9 +251,16 @@ class Update:
         """Return kind, ranker and super nodes of now, by the name of the kind."""
         kept = Rankers(self.store, self.growth.before, self.threads)
         grown = {}
+        # A few new nodes hardly change the far part of a walk; many do. Its clusters can stay, so METIS is not needed.
+        frozen = self.refresh == NEW or len(self.growth.new) <= FROZEN_UP_TO * self.growth.before.num_nodes
         for kind in kept.kinds:
-            connections = self._connections(kind, kept.connections(kind))
-            ranker = grow_ranker(kept.open(kind), self.growth.before, self.graph, connections)
+            connections, ranker = self._connections(kind, kept.connections(kind)), kept.open(kind)
+            if frozen or not kind.ranker().uses_clusters:
+                ranker = grow_ranker(ranker, self.growth.before, self.graph, connections)
+            else:
+                coarse = np.maximum(join_clusters(self.graph, coarse_of(ranker)), 0)
+                how = preparation(self.store.settings, coarse, self.threads)
+                ranker = kind.ranker().prepare(self.graph, connections, **how)
             grown[kind.name] = (kind, ranker, connections)
         return grown
 
@@ -273,7 +284,7 @@ class Update:
         return np.unique(np.concatenate(affected))
 
     def _entered(self, kind: Kind, ranker: Any) -> NDArray[np.int64]:
-        """Return the old nodes in whose lists a changed node may stand.
+        """Return the old nodes that changed, and those in whose lists a changed node stands or may stand.
 
         PageRank of an undirected graph is reversible, π_u(c) d_u = π_c(u) d_c, and similarities are symmetric. So the
         ranking of a changed node c tells its score in the lists of others.
@@ -294,8 +305,12 @@ class Update:
             owner = np.broadcast_to(ranking.sources[:, None], ranking.ids.shape)[seen]
             scores = scores * total[owner] / np.maximum(total[others], np.finfo(np.float64).tiny)
         last = np.asarray(self.store.scores(kind.name)[:, -1], dtype=np.float64)
-        entered = np.unique(others[scores >= ENTERS * last[others]])
-        return np.concatenate([entered.astype(np.int64), sources[sources < old]])
+        entered = others[scores >= ENTERS * last[others]].astype(np.int64)
+        changed = sources[sources < old]
+        is_changed = np.zeros(old + 1, dtype=np.bool_)  # the last entry stands for padding, -1
+        is_changed[changed] = True
+        listed = np.flatnonzero(is_changed[np.asarray(self.store.ids(kind.name))].any(axis=1))
+        return np.concatenate([entered, listed, changed])
 
     def lists(self) -> dict[str, Patched]:
         """Return ids, scores and shared scores of every kind, by the names of a store's arrays."""
@@ -319,9 +334,7 @@ class Update:
             else:
                 own = {"ids": np.empty((len(self.rows), 0), np.int32)}
                 own["scores"] = np.empty((len(self.rows), 0), settings.score_type)
-                assignment = np.concatenate(
-                    [self.store.assignment(name), np.full(len(self.growth.new), -1, np.int32)]
-                )
+                assignment = np.concatenate([self.store.assignment(name), np.full(len(self.growth.new), -1, np.int32)])
             arrays |= {f"{name}_{part}": array for part, array in own.items()}
             for part, array in own.items():
                 result[f"{name}_{part}"] = Patched(self.store.arrays[f"{name}_{part}"], self.rows, array, total)
@@ -341,11 +354,12 @@ class Update:
         for number, rows in enumerate(sets, start=1):
             old: Any = self.store.hop(number)
             matrix = step.rows(rows)
-            needed = np.unique(matrix.indices)
-            compact = sp.csr_matrix(
-                (matrix.data, np.searchsorted(needed, matrix.indices), matrix.indptr), (len(rows), len(needed))
-            )
-            product = compact @ _take(current, needed)
+            used = np.zeros(self.graph.num_nodes, dtype=np.bool_)
+            used[matrix.indices] = True
+            place = np.cumsum(used) - 1
+            shape = (len(rows), int(used.sum()))
+            compact = sp.csr_matrix((matrix.data, place[matrix.indices], matrix.indptr), shape)
+            product = compact @ _take(current, np.flatnonzero(used))
             if sp.issparse(old):
                 current = _patched_csr(old, rows, sp.csr_matrix(product), num_rows=self.graph.num_nodes)
             else:
@@ -395,15 +409,15 @@ def _patched_csr(old: Features, rows: NDArray[np.int64], values: sp.csr_matrix, 
 
 def _nearest_mean(graph: Graph, clusters: Connections, nodes: NDArray[np.int64]) -> NDArray[np.int32]:
     """Return the cluster with the nearest mean of features, for each of some nodes."""
-    members = np.flatnonzero(clusters.assignment >= 0)
-    shape = (clusters.count, graph.num_nodes)
+    members, features = np.flatnonzero(clusters.assignment >= 0), cast(Any, graph.features)
     weights = 1.0 / clusters.sizes[clusters.assignment[members]]
-    average = sp.csr_matrix((weights, (clusters.assignment[members], members)), shape=shape)
-    means = np.asarray(average @ graph.features if not sp.issparse(graph.features) else (average @ graph.features).todense())
-    features: Any = graph.features
-    rows = features[nodes]
-    product = np.asarray(rows @ means.T)
-    return (np.square(means).sum(axis=1) - 2 * product).argmin(axis=1).astype(np.int32)
+    shape = (clusters.count, graph.num_nodes)
+    sums = sp.csr_matrix((weights, (clusters.assignment[members], members)), shape=shape) @ features
+    means = sums.toarray() if sp.issparse(sums) else sums
+    # |x - m|² without |x|², which is the same for all clusters
+    distances = np.square(means).sum(axis=1) - 2 * np.asarray(features[nodes] @ means.T)
+    nearest: NDArray[np.int32] = distances.argmin(axis=1).astype(np.int32)
+    return nearest
 
 
 def update(

@@ -63,7 +63,7 @@ class TokenStore(TokenLists):
         gone = {f"setting {name}" for name in REMOVED["tokens"]}
         identity = {name: value for name, value in meta["identity"].items() if name not in gone}
         store = cls(config=config, arrays=arrays, more_kinds=more_kinds, path=folder, identity=identity)
-        store = replace(store, growth=dict(meta.get('growth', {})))
+        store = replace(store, growth=dict(meta.get("growth", {})))
         for kind, width in places_before(store.layout.counts, settings).items():
             shared = store.shared(kind)
             if shared is None or shared.shape != (num_nodes, width):

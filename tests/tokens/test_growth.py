@@ -1,0 +1,151 @@
+"""Lists of a graph that has grown: hops to the bit, lists close to a fresh start, old rows untouched where promised."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.plain import token_config
+from vcr_graphormer import ConfigError, Graph, GraphError, StoreError, TokenStore, generate, tokenize
+from vcr_graphormer.tokens.growth import Growth, Patched, update
+
+CONFIG = token_config(hops=2, clusters=4, structure_tokens=4, content_tokens=4, distinct=True)
+NEW = 6
+
+
+@pytest.fixture(scope="module")
+def graphs() -> tuple[Graph, Graph]:
+    """A graph without its last nodes, and with them."""
+    return shrink(generate(nodes=300, edges=1200, classes=3, features=8, seed=0))
+
+
+def shrink(graph: Graph) -> tuple[Graph, Graph]:
+    count = graph.num_nodes - NEW
+    part = graph.to_scipy()[:count][:, :count].tocoo()
+    features: Any = graph.features
+    before = Graph.from_edges(
+        np.stack([part.row, part.col]), count, features=features[:count], labels=np.asarray(graph.labels)[:count]
+    )
+    return before, graph
+
+
+@pytest.fixture(scope="module")
+def store(graphs: tuple[Graph, Graph], tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
+    return tokenize(graphs[0], np.arange(0, 200, 2), CONFIG, tmp_path_factory.mktemp("growth") / "tokens")
+
+
+def overlap(first: TokenStore, second: TokenStore) -> float:
+    ids = [np.concatenate([one.ids(kind) for kind in ("structure", "content")], 1) for one in (first, second)]
+    return float((ids[0][:, :, None] == ids[1][:, None, :]).any(1).mean())
+
+
+def test_all_is_a_fresh_start(store: TokenStore, graphs: tuple[Graph, Graph], tmp_path: Path) -> None:
+    before, graph = graphs
+    ours = update(store, graph, tmp_path / "all", before=before, refresh="all")
+    fresh = tokenize(graph, np.arange(0, 200, 2), CONFIG, tmp_path / "fresh")
+    files = {file.name: file.read_bytes() for file in fresh.path.iterdir() if file.name != "stages.json"}
+    assert files == {file.name: file.read_bytes() for file in ours.path.iterdir() if file.name != "stages.json"}
+
+
+def test_new_leaves_old_rows(store: TokenStore, graphs: tuple[Graph, Graph], tmp_path: Path) -> None:
+    before, graph = graphs
+    ours = update(store, graph, tmp_path / "new", before=before, refresh="new")
+    assert ours.num_nodes == graph.num_nodes
+    for name, array in store.arrays.items():
+        np.testing.assert_array_equal(ours.arrays[name][: before.num_nodes], array)
+    assert (np.asarray(ours.assignment("content"))[before.num_nodes :] == -1).all()
+    assert (np.asarray(ours.assignment("structure"))[before.num_nodes :] >= 0).all()
+    assert ours.growth == {
+        "nodes": 294,
+        "new": 6,
+        "changed": len(Growth(*graphs).changed),
+        "updates": 1,
+        "refresh": "new",
+    }
+
+
+def test_affected_has_the_hops_of_a_fresh_start(store: TokenStore, graphs: tuple[Graph, Graph], tmp_path: Path) -> None:
+    before, graph = graphs
+    ours = update(store, graph, tmp_path / "affected", before=before)
+    fresh = tokenize(graph, np.arange(0, 200, 2), CONFIG, tmp_path / "fresh")
+    for number in (1, 2):
+        np.testing.assert_array_equal(np.asarray(ours.hop(number)), np.asarray(fresh.hop(number)))
+    few = update(store, graph, tmp_path / "new", before=before, refresh="new")
+    assert overlap(ours, fresh) > max(0.9, overlap(few, fresh) - 0.01)
+
+
+def test_the_next_update_goes_on_from_the_last(store: TokenStore, graphs: tuple[Graph, Graph], tmp_path: Path) -> None:
+    before, graph = graphs
+    half = graph.num_nodes - NEW // 2
+    part, features = graph.to_scipy()[:half][:, :half].tocoo(), np.asarray(graph.features)
+    between = Graph.from_edges(
+        np.stack([part.row, part.col]), half, features=features[:half], labels=np.asarray(graph.labels)[:half]
+    )
+    first = update(store, between, tmp_path / "1", before=before)
+    second = update(first, graph, tmp_path / "2", before=between)
+    assert (tmp_path / "1" / "rankers" / "structure").is_dir()
+    assert second.growth["updates"] == 2 and second.growth["new"] == NEW and second.growth["nodes"] == 294
+    once = update(store, graph, tmp_path / "once", before=before)
+    np.testing.assert_array_equal(np.asarray(second.hop(2)), np.asarray(once.hop(2)))
+    assert overlap(second, once) > 0.95
+    assert update(first, graph, tmp_path / "2", before=between).identity == second.identity  # opened, not made
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"content": "features", "content_clusters": 3},
+        {"content": "links"},
+        {"nearest_tokens": 3, "link_tokens": 2},
+        {"nearest_tokens": 3, "link_tokens": 2, "distinct": False},
+        {"content": "links", "distinct": False},
+        {"content_tokens": 0},
+        {"self_loops": True},
+    ],
+)
+def test_every_kind(graphs: tuple[Graph, Graph], change: dict[str, Any], tmp_path: Path) -> None:
+    before, graph = graphs
+    config = replace(CONFIG, **change)
+    store = tokenize(before, np.arange(0, 200, 2), config, tmp_path / "tokens")
+    fresh = tokenize(graph, np.arange(0, 200, 2), config, tmp_path / "fresh")
+    ours = update(store, graph, tmp_path / "grown", before=before)
+    assert ours.layout.counts == fresh.layout.counts
+    np.testing.assert_array_equal(np.asarray(ours.hop(2)), np.asarray(fresh.hop(2)))
+    if not config.distinct:  # the others depend on structure neighbours, whose clusters are made anew by a fresh start
+        for kind in ("content",) if config.content == "links" else ("links", "nearest"):
+            np.testing.assert_array_equal(ours.ids(kind), fresh.ids(kind))
+            np.testing.assert_array_equal(ours.scores(kind), fresh.scores(kind))
+
+
+def test_changes_are_found(graphs: tuple[Graph, Graph]) -> None:
+    before, _ = graphs
+    (u, v) = (0, int(before.indices[0]))
+    lost = before.extend(remove_edges=([u], [v]))
+    growth = Growth(before, lost)
+    assert growth.changed.tolist() == growth.old_to_old.tolist() == sorted([u, v])
+    assert growth.other_features.tolist() == [] and growth.new.tolist() == []
+    features = np.array(before.features)
+    features[7] += 1
+    assert Growth(before, replace(before, features=features)).other_features.tolist() == [7]
+    grown = before.extend(features=features[:1], edges=([before.num_nodes], [5]))
+    growth = Growth(before, grown)
+    assert (growth.changed.tolist(), growth.old_to_old.tolist(), growth.new.tolist()) == ([5], [], [before.num_nodes])
+
+
+def test_patched_rows() -> None:
+    patched = Patched(np.arange(6).reshape(3, 2), np.array([1, 3]), np.array([[9, 9], [8, 8]]), 4)
+    assert patched.take(np.arange(4)).tolist() == [[0, 1], [9, 9], [4, 5], [8, 8]]
+    assert np.concatenate(list(patched.blocks())).tolist() == patched.take(np.arange(4)).tolist()
+
+
+def test_what_is_refused(store: TokenStore, graphs: tuple[Graph, Graph], tmp_path: Path) -> None:
+    before, graph = graphs
+    with pytest.raises(ConfigError, match="refresh is 'some'"):
+        update(store, graph, tmp_path / "x", before=before, refresh="some")
+    with pytest.raises(GraphError, match="fewer than the 300 before"):
+        update(store, before, tmp_path / "x", before=graph)
+    with pytest.raises(StoreError, match="was not made from this graph"):
+        update(store, graph, tmp_path / "x", before=graph)
+    assert not (tmp_path / "x").exists()
