@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from ...errors import ConfigError, GraphError
 
 MOST_TEXT = 80  # characters of a value that an error repeats
 MOST_NAME = 1000  # characters of the name of a node
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -153,13 +153,9 @@ def _read_edges(content: Any, sizes: Sizes) -> tuple[list[tuple[Any, Any]], list
 def _read_number(value: Any, what: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise GraphError(f"{what} is {shown(value)}; it must be a number")
-    try:
-        number = float(np.float32(value))
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
+    if not -_LARGEST <= value <= _LARGEST:
         raise GraphError(f"{what} is {shown(value)}; it must be a finite number that float32 holds")
-    return number
+    return float(np.float32(value))
 
 
 def _read_features(content: Any, graph: Graph, *, what: str) -> Any:

@@ -25,9 +25,10 @@ from .requests import NewGraph, Sizes, read_graph, shown
 from .tokens import LiveTokens
 
 # Nodes in one pass of the model. A batch is filled up to this with copies, so that no answer depends on the others.
-BATCH = 32
+BATCH = 16
 ROWS = 64  # the rows of a batch are filled up to a multiple of this
 MOST_VISITS = 1 << 18  # arcs followed to count the hops between an explained node and its neighbours
+MOST_COMPARED = 10_000  # names that an unknown one is compared with for a hint; more take too long
 _LONGEST_ID = 18  # digits
 Result = TypeVar("Result")
 
@@ -69,6 +70,11 @@ class Scorer:
         kept = None if journal is None else Journal(Path(journal), run.about["fingerprint"])
         return cls(run, kept, sizes=sizes)
 
+    def close(self) -> None:
+        """Give the journal free for other processes."""
+        if self.journal is not None:
+            self.journal.close()
+
     def _warm_up(self) -> None:
         """Add a node and forget it: this compiles the loops and reads the model, so that no request has to wait."""
         ask: NDArray[np.int64] = np.zeros(min(1, self.num_nodes), dtype=np.int64)
@@ -98,18 +104,24 @@ class Scorer:
         return np.array([self._find(node) for node in nodes], dtype=np.int64)
 
     def _find(self, node: Any) -> int:
-        if isinstance(node, str):
-            if node in self._id_of:
-                return self._id_of[node]
-            number = text_to_id(node) if len(node) <= _LONGEST_ID else -1
-            if number < 0 and self.run.graph.names is None:
-                raise GraphError(f"there is no node named {shown(node)}: the nodes have no names, give ids")
-            if number < 0:
-                raise GraphError(f"there is no node named {shown(node)}{similar_names(node, list(self._id_of))}")
-            node = number
-        if not 0 <= node < self.num_nodes:
+        number = self._number(node)
+        if 0 <= number < self.num_nodes:
+            return number
+        if number >= 0 or not isinstance(node, str):
             raise GraphError(f"there is no node {shown(node)}: the graph has nodes 0 to {self.num_nodes - 1}")
-        return int(node)
+        if self.run.graph.names is None:
+            raise GraphError(f"there is no node named {shown(node)}: the nodes have no names, give ids")
+        hint = similar_names(node, list(self._id_of)) if len(self._id_of) <= MOST_COMPARED else ""
+        raise GraphError(f"there is no node named {shown(node)}{hint}")
+
+    def _number(self, node: Any) -> int:
+        """Return the id that a name or id stands for, whether or not there is such a node; -1 for other texts."""
+        if not isinstance(node, str):
+            return int(node)
+        found = self._id_of.get(node)
+        if found is None:
+            found = text_to_id(node) if len(node) <= _LONGEST_ID else -1
+        return found
 
     def predict(self, nodes: Iterable[Any]) -> Predictions:
         """Return probabilities and predicted labels of known nodes, by name or id."""
@@ -265,11 +277,7 @@ class Scorer:
         return Addition(first, len(new.names), source, nodes[indices], values)
 
     def _is_known(self, name: str) -> bool:
-        try:
-            self._find(name)
-        except GraphError:
-            return False
-        return True
+        return 0 <= self._number(name) < self.num_nodes
 
     def replay(self, records: Iterable[dict[str, Any]], *, same_graph: bool = True) -> None:
         """Keep nodes again that were kept before; of another graph, those that this one does not know.

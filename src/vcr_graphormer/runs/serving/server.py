@@ -93,8 +93,7 @@ class Service:
             except BaseException:
                 journal.close()
                 raise
-            if before is not None:
-                before.close()
+            old.close()
             return fresh
 
         self.worker.swap(change).result()

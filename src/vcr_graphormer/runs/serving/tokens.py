@@ -243,7 +243,8 @@ class LiveTokens:
         assert self.labels is not None  # its only caller has looked
         if not hop:
             return np.asarray(self.labels.take(nodes), dtype=np.float64)
-        if hop <= len(self.around) and int(self.live.rows.counts(nodes).sum()) > MOST_ARCS:
+        is_there = hop <= len(self.around) and len(self.around[hop - 1]) == self.num_nodes
+        if is_there and int(self.live.rows.counts(nodes).sum()) > MOST_ARCS:
             return np.asarray(self.around[hop - 1].take(nodes), dtype=np.float64)
         step, needed = self._steps(nodes)
         return np.asarray(step.astype(np.float64) @ self._label_rows(needed, hop - 1))

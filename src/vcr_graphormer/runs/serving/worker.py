@@ -76,6 +76,7 @@ class Worker:
         """Answer what waits, then end."""
         self._jobs.put(None)
         self._thread.join()
+        self.scorer.close()
 
     def _put(self, job: _Job) -> Future[Any]:
         try:
