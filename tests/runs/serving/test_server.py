@@ -135,6 +135,8 @@ def node(**changes: Any) -> dict[str, Any]:
         (node(features=["a"] * 8), "graph.nodes[0].features[0] is 'a'; it must be a number"),
         (node(features=[1e300] * 8), "graph.nodes[0].features[0] is 1e+300; it must be a finite number that float32 holds"),
         (node(features=[10**400] * 8), "it must be a finite number that float32 holds"),
+        (node(features=[1e30] * 8), "the answer for 'x0' is not a finite number"),
+        ({**node(features=[1e30] * 8), "targets": ["n3"], "keep": True}, "the answer for 'x0' is not a finite number"),
         (node(label=3), "graph.nodes[0] has an unknown key 'label'; the keys are id, features"),
         ({"graph": {"nodes": []}}, "graph.nodes is empty: give at least one new node"),
         ({"graph": {**NEW, "edges": [{"source": "x0"}]}}, "graph.edges[0].target is None"),

@@ -161,8 +161,18 @@ class Scorer:
                 results.append(rows[: len(part)].float().numpy())
         width = model.vector_width if vectors else model.num_outputs
         joined = np.concatenate(results) if results else np.empty((0, width), np.float32)
+        self._check_finite(unique, joined)
         values: NDArray[np.float32] = joined[inverse]
         return values
+
+    def _check_finite(self, nodes: NDArray[np.int64], outputs: NDArray[np.float32]) -> None:
+        """Refuse to answer what is no number, as for a new node with a feature of 1e30."""
+        wrong = nodes[~np.isfinite(outputs).all(axis=1)]
+        if len(wrong):
+            raise GraphError(
+                f"the answer for {shown(self.name(int(wrong[0])))} is not a finite number: its features, or those of "
+                f"its neighbours, are too large for the model"
+            )
 
     def explain(self, node: Any, output: Any = None) -> Explanation:
         """Explain the prediction of one known node, by name or id, as `Run.explain` does."""
@@ -174,6 +184,7 @@ class Scorer:
         attributions = attribute(
             run.model, inputs, first, target=run.target, lists_at_once=run.lists_at_once, column=column
         )
+        self._check_finite(np.array([target]), attributions.outputs)
         explanation = describe(self._small_graph(nodes), attributions, 0, self._training_rows(nodes), run.task)
         found = [int(nodes[token.node]) for token in explanation.tokens if token.node is not None]
         hops = {int(target): 0}
@@ -221,8 +232,10 @@ class Scorer:
                 self._id_of[name] = addition.first + number
             self._new_names.extend(new.names)
             result = ask()
-            if keep and self.journal is not None:
-                self.journal.append(new.record)
+            if keep:
+                self._compute(addition.nodes, vectors=False)  # a node that has no answer would spoil those of others
+                if self.journal is not None:
+                    self.journal.append(new.record)
         except BaseException:
             self._forget(new)
             raise
