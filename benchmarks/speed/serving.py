@@ -2,8 +2,8 @@
 
     python -m benchmarks serving     about ten minutes on two cores
 
-Generated graphs with 10 edges per node and 64 features; the default model, trained for one epoch. The server is a process
-of its own; the clients share the same two cores. One new node has five edges. Latency is what a client sees.
+Generated graphs with 10 edges per node and 64 features; the default model, trained for one epoch. The server is a
+process of its own; the clients share the same two cores. One new node has five edges. Latency is what a client sees.
 Everything but the first table is measured on the largest graph. Writes results/serving.json.
 """
 
@@ -85,7 +85,7 @@ class Server:
 
 
 class Client:
-    """A connection that is kept open: a few lines instead of a library, so that clients take little of the two cores."""
+    """A connection that is kept open: a few lines, not a library, so that clients take little of the two cores."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -96,7 +96,8 @@ class Client:
         """Send a body and return status and answer."""
         if self.reader is None or self.writer is None:
             self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
-        head = f"POST {path} HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        lines = [f"POST {path} HTTP/1.1", "Host: here", "Content-Type: application/json"]
+        head = "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""])
         self.writer.write(head.encode() + body)
         answer = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
         length = int(answer.split("content-length:")[1].split("\r\n")[0])
@@ -190,7 +191,7 @@ def measure_known(server: Server, nodes: int, requests: int, clients: int) -> di
 
 def spoil(content: Any, source: random.Random) -> Any:
     """Return JSON with one thing changed: a value of another type, a key that is gone, a number that is none."""
-    values = [None, True, -1, 1e308, 10**30, "", "n1", "\u0000", [], {}, [[]], {"id": 1}, "9" * 400, 0.5]
+    values: list[Any] = [None, True, -1, 1e308, 10**30, "", "n1", "\u0000", [], {}, [[]], {"id": 1}, "9" * 400, 0.5]
     if isinstance(content, dict) and content and source.random() < 0.9:
         key = source.choice(list(content))
         if source.random() < 0.2:

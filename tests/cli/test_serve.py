@@ -1,4 +1,4 @@
-"""`serve` as a process of its own: it survives kill -9 without loss, finishes its work on SIGTERM, takes another run."""
+"""`serve` as a process of its own: kill -9 loses nothing, SIGTERM lets it finish, SIGHUP takes another run."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Rankers on a graph that grows in memory: the same lists as on the grown graph, and nothing is left of what is undone."""
+"""Rankers on a graph that grows in memory: the same lists as on the grown graph, and no trace of what is undone."""
 
 from dataclasses import replace
 from typing import Any
@@ -65,7 +65,7 @@ def test_lists_of_new_nodes_are_those_on_the_grown_graph(directed: bool, weighte
         owner, target, weight = growing.rows.take(np.arange(404))
         assert np.array_equal(target, bigger.indices)
         assert np.array_equal(np.bincount(owner, minlength=404), bigger.degrees)
-        if weighted:
+        if bigger.weights is not None:
             assert np.array_equal(weight, bigger.weights)
         joined = live.join_neighbours(addition, pagerank.assignment)
         assignment = join_clusters(bigger, connections.assignment)

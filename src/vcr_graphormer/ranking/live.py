@@ -215,13 +215,13 @@ class LiveGraph:
             undo.write(degrees, nodes, _add_in_order(degrees[nodes], place, addition.weight))
         if self.directed:
             order = np.lexsort((addition.source, addition.target))
-            arcs = (array[order] for array in (addition.target, addition.source, addition.weight))
-            turned = Addition(addition.first, addition.count, *arcs)
+            ends, weight = (addition.target[order], addition.source[order]), addition.weight[order]
+            turned = Addition(addition.first, addition.count, *ends, weight)
             self.back.reserve(self.num_nodes, turned)
             self.back.add(turned, undo)
 
     def distances(self, source: int, targets: Iterable[int], most_visits: int) -> dict[int, int]:
-        """Return the hops along arcs from a node to others; those without a path within `most_visits` arcs are left out.
+        """Return the hops along arcs from a node to others; those to which no path is found are left out.
 
         Parameters
         ----------
@@ -315,7 +315,7 @@ class LivePageRank:
         """Copy what has a row per node into larger arrays."""
         vectors = self.vectors
         per_node = ("total", "limit", "group", "mass", "vector_of", "component", "position")
-        larger = {name: with_room(getattr(vectors, name), size) for name in per_node}
+        larger: dict[str, Any] = {name: with_room(getattr(vectors, name), size) for name in per_node}
         larger |= {name: with_room(getattr(vectors, name), size) for name in ("cut_start", "cut_stop", "cut_inside")}
         # New nodes are in no list of the second level.
         larger["row_ptr"] = with_room(vectors.row_ptr, size + 1, vectors.row_ptr[-1])
@@ -469,8 +469,8 @@ class LiveLinks:
         changed = [addition.nodes, addition.source]
         targets, more = np.unique(addition.target, return_counts=True)
         counts = self.live.back.counts(targets)
-        for target in targets[(counts > MOST_LINKS) & (counts - more <= MOST_LINKS)]:
-            changed.append(self.live.back.take(np.array([target]))[1])  # it counts no longer
+        no_longer = targets[(counts > MOST_LINKS) & (counts - more <= MOST_LINKS)]
+        changed.append(self.live.back.take(no_longer)[1])  # the nodes that link to these
         nodes = np.unique(np.concatenate(changed))
         owner, target, weight = self.live.rows.take(nodes)
         counted = self.live.back.counts(target) <= MOST_LINKS
@@ -480,7 +480,7 @@ class LiveLinks:
     def keep(self) -> None:
         """Do nothing: lengths are all there is."""
 
-    def rank(self, sources: NDArray[np.int64], k: int, **_: Any) -> tuple[Array, Array]:
+    def rank(self, sources: NDArray[np.int64], k: int, **how: Any) -> tuple[Array, Array]:
         """Return ids and scores of the k nodes with the most similar links, from a small graph around each source."""
         ids, scores = empty_lists(len(sources), k)
         for row, source in enumerate(sources.tolist()):
@@ -525,7 +525,7 @@ class LiveNearest:
         """Drop the last rows."""
         del self.new[len(self.new) - count :]
 
-    def rank(self, sources: NDArray[np.int64], k: int, **_: Any) -> tuple[Array, Array]:
+    def rank(self, sources: NDArray[np.int64], k: int, **how: Any) -> tuple[Array, Array]:
         """Return ids and scores of the k nodes with the most similar features of each new node."""
         ids, scores = empty_lists(len(sources), k)
         old, new = self.old.shape[0], np.array(self.new)

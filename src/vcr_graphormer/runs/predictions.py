@@ -81,8 +81,8 @@ class Predictions:
     def part(self, rows: slice) -> Predictions:
         """Return some consecutive rows."""
         names = None if self.names is None else self.names[rows]
-        arrays = {"nodes": self.nodes[rows], "probabilities": self.probabilities[rows], "labels": self.labels[rows]}
-        return replace(self, **arrays, names=names)
+        outputs, labels = self.probabilities[rows], self.labels[rows]
+        return replace(self, nodes=self.nodes[rows], probabilities=outputs, labels=labels, names=names)
 
     def __len__(self) -> int:
         return len(self.nodes)

@@ -14,7 +14,7 @@ from tests.support.server import serving
 from vcr_graphormer.runs.serving.server import Service
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Dialog, Request
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +42,18 @@ def test_a_node_is_looked_up(browser: "Browser", token: str | None, tmp_path: Pa
         context = browser.new_context()
         context.set_default_timeout(60_000)
         page, problems = context.new_page(), list[str]()
+
+        def refuse(dialog: "Dialog") -> None:
+            problems.append(f"dialog: {dialog.message}")
+            dialog.dismiss()
+
+        def asked(request: "Request") -> None:
+            if not request.url.startswith(address):
+                problems.append(request.url)
+
         page.on("pageerror", lambda error: problems.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: (problems.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-        page.on("request", lambda request: request.url.startswith(address) or problems.append(request.url))
+        page.on("dialog", refuse)
+        page.on("request", asked)
         page.goto(address)
         page.get_by_text("run: 150 nodes").wait_for()
         assert page.locator("#token").is_visible() == (token is not None)

@@ -23,7 +23,7 @@ from vcr_graphormer.runs.serving import worker as workers
 from vcr_graphormer.runs.serving.requests import Sizes
 from vcr_graphormer.runs.serving.server import Service, make_app, prediction_rows
 
-NEW = {
+NEW: dict[str, Any] = {
     "nodes": [{"id": "x0", "features": FEATURES[0].tolist()}],
     "edges": [{"source": "x0", "target": "n5", "weight": 1}, {"source": "n7", "target": "x0"}],
 }
@@ -114,7 +114,10 @@ def node(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ({"nodes": ["nobody"]}, "there is no node named 'nobody' (names with commas: put them into a file, one per line)"),
+        (
+            {"nodes": ["nobody"]},
+            "there is no node named 'nobody' (names with commas: put them into a file, one per line)",
+        ),
         ({"nodes": [150]}, "there is no node 150: the graph has nodes 0 to 149"),
         ({"nodes": [True]}, "nodes[0] is True; it must be the name or the id of a node"),
         ({"nodes": []}, "nodes is empty: name at least one node"),
@@ -133,7 +136,10 @@ def node(**changes: Any) -> dict[str, Any]:
         (node(features={"0": 1.0}), "graph.nodes[0].features lacks '1': the graph has 8 features"),
         (node(features={"age": 1.0}), "graph.nodes[0].features names 'age', which is not one of the 8 features"),
         (node(features=["a"] * 8), "graph.nodes[0].features[0] is 'a'; it must be a number"),
-        (node(features=[1e300] * 8), "graph.nodes[0].features[0] is 1e+300; it must be a finite number that float32 holds"),
+        (
+            node(features=[1e300] * 8),
+            "graph.nodes[0].features[0] is 1e+300; it must be a finite number that float32 holds",
+        ),
         (node(features=[10**400] * 8), "it must be a finite number that float32 holds"),
         (node(features=[1e30] * 8), "the answer for 'x0' is not a finite number"),
         ({**node(features=[1e30] * 8), "targets": ["n3"], "keep": True}, "the answer for 'x0' is not a finite number"),
@@ -177,9 +183,15 @@ def test_wrong_bodies(client: httpx.Client) -> None:
 
 
 plain = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8)
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8)
     | st.sampled_from(["n1", "n2", "x0", 3]),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["nodes", "id", "x"]), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["nodes", "id", "x"]), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 requests = st.fixed_dictionaries(
@@ -193,9 +205,13 @@ requests = st.fixed_dictionaries(
             {},
             optional={
                 "nodes": plain
-                | st.lists(st.fixed_dictionaries({"id": plain}, optional={"features": plain | st.just([0.5] * 8)}), max_size=3),
+                | st.lists(
+                    st.fixed_dictionaries({"id": plain}, optional={"features": plain | st.just([0.5] * 8)}), max_size=3
+                ),
                 "edges": plain
-                | st.lists(st.fixed_dictionaries({"source": plain, "target": plain}, optional={"weight": plain}), max_size=3),
+                | st.lists(
+                    st.fixed_dictionaries({"source": plain, "target": plain}, optional={"weight": plain}), max_size=3
+                ),
             },
         ),
     },
@@ -227,7 +243,12 @@ def test_the_token(run: vcr.Run, tmp_path: Path) -> None:
     with serving(service) as client:
         assert client.get("/health").json()["token"] is True
         assert client.get("/").status_code == 200
-        for header in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic s3cret"}, {"Authorization": "s3cret"}):
+        for header in (
+            {},
+            {"Authorization": "Bearer wrong"},
+            {"Authorization": "Basic s3cret"},
+            {"Authorization": "s3cret"},
+        ):
             response = client.post("/predict", json={"nodes": ["n3"]}, headers=header)
             assert (response.status_code, response.headers["WWW-Authenticate"]) == (401, "Bearer")
         right = {"Authorization": "Bearer s3cret"}
@@ -272,7 +293,12 @@ def test_too_many_requests_wait(service: Service, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(workers, "MOST_WAITING", 1)
     small = workers.Worker(service.worker.scorer)
     going = threading.Event()
-    small.ask(lambda scorer: (going.set(), held.wait()))
+
+    def hold(scorer: Any) -> None:
+        going.set()
+        held.wait()
+
+    small.ask(hold)
     going.wait()
     small.predict(["n1"])
     busy = replace(service, worker=small)

@@ -11,8 +11,21 @@ import numba as nb
 import numpy as np
 
 from .heap import offer, unload
-from .push import LIMIT, RESIDUAL, SCORE, SETTLED, clear, close, follow_arcs, jit, look_back, push_node
-from .push import row_start, row_stop, settle
+from .push import (
+    LIMIT,
+    RESIDUAL,
+    SCORE,
+    SETTLED,
+    clear,
+    close,
+    follow_arcs,
+    jit,
+    look_back,
+    push_node,
+    row_start,
+    row_stop,
+    settle,
+)
 
 # Only for sums without branches: the order of additions may follow the vector units of the processor.
 fast = nb.njit(nogil=True, cache=True, fastmath=True)

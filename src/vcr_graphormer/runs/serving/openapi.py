@@ -48,9 +48,7 @@ def _schemas(sizes: Sizes) -> dict[str, Any]:
         "NewGraph": _object({"nodes": new_nodes, "edges": edges}, ("nodes",)),
         "Known": _object({"nodes": nodes}, ("nodes",)),
         "New": _object(asked, ("graph",)),
-        "Explain": _object(
-            {"node": _NODE, "class": _NODE, "graph": _ref("NewGraph"), "keep": keep}, ("node",)
-        ),
+        "Explain": _object({"node": _NODE, "class": _NODE, "graph": _ref("NewGraph"), "keep": keep}, ("node",)),
         "Prediction": {
             "type": "object",
             "properties": {
@@ -69,7 +67,9 @@ def describe_paths(sizes: Sizes, *, token: bool) -> dict[str, Any]:
     def operation(summary: str, answer: dict[str, Any], body: dict[str, Any] | None = None) -> dict[str, Any]:
         statuses = {400: "The request is wrong; `error` says what and how to mend it."}
         statuses |= {401: "The token is missing or wrong."} if token else {}
-        statuses |= {413: "The request is too large.", 415: "It is not JSON.", 429: "Too many requests wait."} if body else {}
+        statuses |= (
+            {413: "The request is too large.", 415: "It is not JSON.", 429: "Too many requests wait."} if body else {}
+        )
         problem = {"content": {"application/json": {"schema": _ref("Error")}}}
         result: dict[str, Any] = {
             "summary": summary,
@@ -86,7 +86,9 @@ def describe_paths(sizes: Sizes, *, token: bool) -> dict[str, Any]:
     either = {"oneOf": [_ref("Known"), _ref("New")]}
     predictions = {"type": "object", "properties": {"predictions": {"type": "array", "items": _ref("Prediction")}}}
     paths = {
-        "/predict": {"post": operation("Predict known nodes, or new ones with features and edges.", predictions, either)},
+        "/predict": {
+            "post": operation("Predict known nodes, or new ones with features and edges.", predictions, either)
+        },
         "/embed": {"post": operation("Return the model's vector of each node.", anything, either)},
         "/explain": {"post": operation("Say which tokens a prediction depends on.", anything, _ref("Explain"))},
         "/schema": {"get": operation("Describe the run: task, classes, features.", anything)},

@@ -134,7 +134,9 @@ def read_graph(content: Any, graph: Graph, sizes: Sizes) -> NewGraph:
     if graph.features is not None:
         stacked = sp.vstack(rows, format="csr") if sp.issparse(graph.features) else np.stack(rows)
         features = check_features(stacked, len(names))
-    return NewGraph(tuple(names), features, edges, weights, {"nodes": content["nodes"], "edges": content.get("edges", [])})
+    return NewGraph(
+        tuple(names), features, edges, weights, {"nodes": content["nodes"], "edges": content.get("edges", [])}
+    )
 
 
 def _read_edges(content: Any, sizes: Sizes) -> tuple[list[tuple[Any, Any]], list[float] | None]:

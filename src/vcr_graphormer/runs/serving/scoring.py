@@ -1,4 +1,4 @@
-"""`Scorer`: a run that stays open and scores nodes, known or new, at a cost that does not depend on the graph's size."""
+"""`Scorer`: a run that stays open and scores known and new nodes, at a cost that does not grow with the graph."""
 
 from __future__ import annotations
 
@@ -282,9 +282,9 @@ class Scorer:
             weights = None
         elif graph.weights is not None and weights is None:
             weights = np.ones(len(pairs), dtype=np.float32)
-        ends = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-        nodes = np.union1d(ends, np.arange(first, first + len(new.names)))
-        indptr, indices, values = build_adjacency(np.searchsorted(nodes, ends), weights, len(nodes), graph.directed)
+        edges = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        nodes = np.union1d(edges, np.arange(first, first + len(new.names)))
+        indptr, indices, values = build_adjacency(np.searchsorted(nodes, edges), weights, len(nodes), graph.directed)
         source = nodes[np.repeat(np.arange(len(nodes)), np.diff(indptr))]
         values = np.ones(len(indices), dtype=np.float32) if values is None else values
         return Addition(first, len(new.names), source, nodes[indices], values)
@@ -302,7 +302,8 @@ class Scorer:
         """
         if not same_graph and self.run.graph.names is None:
             raise StoreError(
-                "nodes were kept for another graph, and nodes without names cannot be told apart: choose another journal"
+                "nodes were kept for another graph, and nodes without names cannot be told apart: choose another "
+                "journal"
             )
         for record in records:
             content = record if same_graph else self._unknown_part(record)

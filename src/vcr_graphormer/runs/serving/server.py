@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ class Service:
     metrics: Metrics
     journal: Path | None = None
     token: str | None = None
-    sizes: Sizes = Sizes()
+    sizes: Sizes = field(default_factory=Sizes)
 
     @classmethod
     def open(
@@ -143,7 +143,10 @@ def make_app(service: Service) -> Starlette:
     async def not_here(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         service.metrics.count("other", error.status_code, 0.0)
-        text = {404: f"there is no such path; the paths are {', '.join(endpoints)}", 405: "this path has another method"}
+        text = {
+            404: f"there is no such path; the paths are {', '.join(endpoints)}",
+            405: "this path has another method",
+        }
         return _problem(error.status_code, text.get(error.status_code, error.detail), headers=error.headers)
 
     return Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: not_here})
@@ -191,9 +194,7 @@ def _is_allowed(token: str | None, header: str) -> bool:
     return kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode())
 
 
-def _problem(
-    status: int, text: str, *, headers: Any = None, bearer: bool = False
-) -> Response:
+def _problem(status: int, text: str, *, headers: Any = None, bearer: bool = False) -> Response:
     more = {"WWW-Authenticate": "Bearer"} if bearer else {}
     return JSONResponse({"error": text}, status, headers={**(headers or {}), **more})
 
@@ -330,9 +331,7 @@ async def _ask(service: Service, content: dict[str, Any], ask: Callable[[Scorer,
     return await asyncio.wrap_future(service.worker.ask(with_new))
 
 
-def _read_new(
-    service: Service, content: dict[str, Any]
-) -> tuple[Callable[[Scorer], NewGraph], list[Any] | None, bool]:
+def _read_new(service: Service, content: dict[str, Any]) -> tuple[Callable[[Scorer], NewGraph], list[Any] | None, bool]:
     """Return how to read the new nodes once their turn comes, the targets, and whether to keep the nodes."""
     if "graph" not in content:
         raise _BadJsonError("the request has neither nodes nor graph: name known nodes, or give new ones")
@@ -365,9 +364,11 @@ def prediction_rows(predictions: Predictions) -> list[dict[str, Any]]:
             continue
         probabilities = {name: round(value, DIGITS) for name, value in zip(classes, outputs, strict=True)}
         label = predictions.labels[row]
-        predicted: Any = classes[int(label)] if task.has_classes else [
-            name for name, chosen in zip(classes, label.tolist(), strict=True) if chosen
-        ]
+        predicted: Any = (
+            classes[int(label)]
+            if task.has_classes
+            else [name for name, chosen in zip(classes, label.tolist(), strict=True) if chosen]
+        )
         rows.append({"node": node, "prediction": predicted, "probabilities": probabilities})
     return rows
 

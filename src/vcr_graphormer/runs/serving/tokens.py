@@ -295,9 +295,7 @@ class LiveTokens:
             data = (weight / np.sqrt(self.live.into[target])).astype(np.float32)
             step = sp.csr_matrix((data, (owner, column)), shape=(addition.count, len(needed)))
             parts.append(_dense(step @ self.features.take(needed)))
-        return [
-            np.concatenate([unit_row(part[row], length) for part in parts]) for row in range(addition.count)
-        ]
+        return [np.concatenate([unit_row(part[row], length) for part in parts]) for row in range(addition.count)]
 
     def inputs(self, targets: NDArray[np.int64], rows: int = 1) -> tuple[Inputs, NDArray[np.int64]]:
         """Return the `Inputs` of some nodes, which are its first rows, and the node of each of its rows.
