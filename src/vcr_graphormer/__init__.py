@@ -48,6 +48,8 @@ _NAMES = {
     "runs.predictions": ("Predictions",),
     "runs.run": ("Run",),
     "runs.seeds": ("train_seeds",),
+    "runs.serving.requests": ("NewGraph",),
+    "runs.serving.scoring": ("Scorer",),
     "runs.tuning": ("Tuning", "TuningState", "TuningTrial", "tune"),
     "tokens.build": ("tokenize",),
     "tokens.config": ("TokenConfig",),
@@ -89,6 +91,8 @@ if TYPE_CHECKING:  # type checkers do not see names that are imported on first u
     from .runs.predictions import Predictions
     from .runs.run import Run
     from .runs.seeds import train_seeds
+    from .runs.serving.requests import NewGraph
+    from .runs.serving.scoring import Scorer
     from .runs.tuning import Tuning, TuningState, TuningTrial, tune
     from .tokens.build import tokenize
     from .tokens.config import TokenConfig
@@ -122,6 +126,7 @@ __all__ = [
     "Layout",
     "LinkRanker",
     "ModelConfig",
+    "NewGraph",
     "NodeRanker",
     "Predictions",
     "Preparation",
@@ -130,6 +135,7 @@ __all__ = [
     "Ranking",
     "RanksError",
     "Run",
+    "Scorer",
     "Split",
     "StoreError",
     "Target",

@@ -215,8 +215,8 @@ class LiveGraph:
             undo.write(degrees, nodes, _add_in_order(degrees[nodes], place, addition.weight))
         if self.directed:
             order = np.lexsort((addition.source, addition.target))
-            ends, weight = (addition.target[order], addition.source[order]), addition.weight[order]
-            turned = Addition(addition.first, addition.count, *ends, weight)
+            arcs = addition.target[order], addition.source[order], addition.weight[order]
+            turned = Addition(addition.first, addition.count, *arcs)
             self.back.reserve(self.num_nodes, turned)
             self.back.add(turned, undo)
 

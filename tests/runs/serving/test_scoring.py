@@ -343,6 +343,15 @@ def test_kept_nodes_survive(run: vcr.Run, tmp_path: Path) -> None:
     file.write_bytes(whole.replace(b'{"nodes"', b'{nodes"', 1))
     with pytest.raises(StoreError, match="damaged in line 2"):
         Scorer.open(run.path, file)
+    file.write_bytes(whole.replace(b'"n5"', b'"n500"'))
+    with pytest.raises(StoreError, match="does not fit this run: graph.edges.0.: there is no node named 'n500'"):
+        Scorer.open(run.path, file)
+    file.write_bytes(whole)  # limits are for requests, not for what is kept
+    small = Scorer.open(run.path, file, sizes=Sizes(nodes=1, edges=0))
+    assert small.kept == 2
+    with pytest.raises(GraphError, match="graph.edges has 1 entries; at most 0 are allowed"):
+        small.predict_new(request(["x2"], [("x2", "n1")]))
+    small.close()
     file.write_text('{"something": "else"}\n')
     with pytest.raises(StoreError, match="no journal of kept nodes"):
         Scorer.open(run.path, file)

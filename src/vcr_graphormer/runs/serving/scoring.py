@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...data.contract import build_adjacency
 from ...data.graph import Graph
 from ...data.tasks import TASKS
-from ...errors import GraphError, StoreError
+from ...errors import GraphError, StoreError, VCRError
 from ...explain.attributions import attribute
 from ...explain.explanation import Explanation, describe, find_output
 from ...ranking.live import Addition
@@ -30,6 +30,7 @@ ROWS = 64  # the rows of a batch are filled up to a multiple of this
 MOST_VISITS = 1 << 18  # arcs followed to count the hops between an explained node and its neighbours
 MOST_COMPARED = 10_000  # names that an unknown one is compared with for a hint; more take too long
 _LONGEST_ID = 18  # digits
+_ANY_SIZE = Sizes(1 << 62, 1 << 62, 1 << 62)  # what was kept once is read again, whatever the limits are today
 Result = TypeVar("Result")
 
 
@@ -57,7 +58,11 @@ class Scorer:
         self.journal: Journal | None = None
         self._warm_up()
         if journal is not None:
-            self.replay(journal.records, same_graph=journal.fingerprint == run.about["fingerprint"])
+            try:
+                self.replay(journal.records, same_graph=journal.fingerprint == run.about["fingerprint"])
+            except VCRError as error:
+                journal.close()
+                raise StoreError(f"{journal.file} does not fit this run: {error}") from error
             self.journal = journal
 
     @classmethod
@@ -252,8 +257,21 @@ class Scorer:
             self._id_of.pop(name, None)
         del self._new_names[max(0, self.num_nodes - self.run.graph.num_nodes) :]
 
-    def predict_new(self, new: NewGraph, targets: Sequence[Any] | None = None, *, keep: bool = False) -> Predictions:
-        """Predict new nodes, or other `targets` that may be known too."""
+    def read(self, content: Any) -> NewGraph:
+        """Read new nodes and edges from plain data, as the server takes it: `{"nodes": […], "edges": […]}`."""
+        return read_graph(content, self.run.original, self.sizes)
+
+    def predict_new(self, graph: Any, targets: Sequence[Any] | None = None, *, keep: bool = False) -> Predictions:
+        """Predict new nodes, or other `targets` that may be known too.
+
+        Parameters
+        ----------
+        graph
+            The new nodes with features and edges: plain data, or what `read` made of it.
+        keep
+            Whether later calls may name these nodes.
+        """
+        new = graph if isinstance(graph, NewGraph) else self.read(graph)
         wanted = new.names if targets is None else targets
         return self.with_new(new, lambda: self.predict(wanted), keep=keep)
 
@@ -308,7 +326,7 @@ class Scorer:
         for record in records:
             content = record if same_graph else self._unknown_part(record)
             if content["nodes"]:
-                self.with_new(read_graph(content, self.run.original, self.sizes), lambda: None, keep=True)
+                self.with_new(read_graph(content, self.run.original, _ANY_SIZE), lambda: None, keep=True)
 
     def _unknown_part(self, record: dict[str, Any]) -> dict[str, Any]:
         """Return the nodes of a record that the graph does not know, and their edges to nodes that are there."""

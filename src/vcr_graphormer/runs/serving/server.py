@@ -27,7 +27,7 @@ from .journal import JOURNAL, Journal
 from .metrics import Metrics
 from .openapi import describe_paths, describe_run
 from .page import HEADERS, PAGE
-from .requests import NewGraph, Sizes, read_flag, read_graph, read_node, read_nodes, take
+from .requests import NewGraph, Sizes, read_flag, read_node, read_nodes, take
 from .scoring import Scorer
 from .worker import TooBusyError, Worker
 
@@ -332,7 +332,7 @@ async def _ask(service: Service, content: dict[str, Any], ask: Callable[[Scorer,
 
 
 def _read_new(service: Service, content: dict[str, Any]) -> tuple[Callable[[Scorer], NewGraph], list[Any] | None, bool]:
-    """Return how to read the new nodes once their turn comes, the targets, and whether to keep the nodes."""
+    """Return how to read the new nodes once it is their turn, the targets, and whether to keep the nodes."""
     if "graph" not in content:
         raise _BadJsonError("the request has neither nodes nor graph: name known nodes, or give new ones")
     targets = None
@@ -340,7 +340,7 @@ def _read_new(service: Service, content: dict[str, Any]) -> tuple[Callable[[Scor
         targets = read_nodes(content["targets"], "targets", most=service.sizes.nodes)
     # Read by the scorer that answers: another run may be in place by then.
     return (
-        lambda scorer: read_graph(content["graph"], scorer.run.original, service.sizes),
+        lambda scorer: scorer.read(content["graph"]),
         targets,
         read_flag(content, "keep"),
     )
