@@ -25,6 +25,7 @@ _NAMES = {
     "data.generated": ("digits", "generate"),
     "data.graph": ("Graph",),
     "data.preparation": ("Preparation",),
+    "data.schema": ("Schema",),
     "data.split": ("Split",),
     "data.summary": ("GraphSummary",),
     "data.tasks": ("Target",),
@@ -52,6 +53,7 @@ _NAMES = {
     "runs.serving.scoring": ("Scorer",),
     "runs.tuning": ("Tuning", "TuningState", "TuningTrial", "tune"),
     "tokens.build": ("tokenize",),
+    "tokens.growth": ("update",),
     "tokens.config": ("TokenConfig",),
     "tokens.hops": ("hop_features",),
     "tokens.kinds": ("Kind",),
@@ -68,6 +70,7 @@ if TYPE_CHECKING:  # type checkers do not see names that are imported on first u
     from .data.generated import digits, generate
     from .data.graph import Graph
     from .data.preparation import Preparation
+    from .data.schema import Schema
     from .data.split import Split
     from .data.summary import GraphSummary
     from .data.tasks import Target
@@ -135,6 +138,7 @@ __all__ = [
     "Ranking",
     "RanksError",
     "Run",
+    "Schema",
     "Scorer",
     "Split",
     "StoreError",
@@ -172,6 +176,7 @@ __all__ = [
     "train",
     "train_seeds",
     "tune",
+    "update",
     "write_report",
 ]
 

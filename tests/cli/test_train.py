@@ -1,4 +1,4 @@
-"""Train, evaluate, predict, embed, as a stranger meets them."""
+"""Train, evaluate, predict, embed, export, as a stranger meets them."""
 
 from pathlib import Path
 
@@ -55,6 +55,13 @@ def test_train_evaluate_predict_embed(tmp_path: Path) -> None:
     )
     assert np.load(tmp_path / "vectors.npy").shape == (2, 32)
     assert "must end in .npy" in run("embed", out, "--out", str(tmp_path / "vectors.txt"), code=1)
+    model = tmp_path / "model.pt2"
+    assert run("export", out, "--format", "torch", "--out", str(model)) == (
+        f"model written to {model}; its inputs and outputs are described in {model}.json\n"
+    )
+    assert model.stat().st_size > 0
+    assert '"probabilities"' in Path(f"{model}.json").read_text()
+    assert "format is 'tf'; it must be onnx or torch" in run("export", out, "--format", "tf", code=1)
 
 
 def test_baselines_beside_our_result(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Graph against slow twins, literal values and round trips."""
 
 from pathlib import Path
+from typing import Any
 
 import networkx
 import numpy as np
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import graphs, naive
-from vcr_graphormer import ConfigError, Graph
+from vcr_graphormer import ConfigError, Graph, GraphError, StoreError
+from vcr_graphormer.data.schema import Column, Schema
 
 
 def rows(graph: Graph) -> list[list[int]]:
@@ -182,3 +184,46 @@ def test_repr() -> None:
     assert repr(multilabel).endswith("3 labels)")
     regression = Graph.from_edges([[0], [1]], labels=[0.5, 1.5], task="regression")
     assert repr(regression).endswith("1 targets)")
+
+
+def test_feature_names_and_schema_are_kept(tmp_path: Path) -> None:
+    schema = Schema((Column("age"), Column("plan", "category", ("a",))), id="account")
+    table = np.array([[1, 0, 1], [np.nan, 1, 0]], np.float32)
+    graph = Graph.from_edges([[0], [1]], features=table, schema=schema)
+    assert graph.feature_names == ("age", "plan=a", "plan=other")
+    opened = Graph.open(graph.save(tmp_path / "table"))
+    assert (opened.feature_names, opened.schema) == (graph.feature_names, schema)
+    np.testing.assert_array_equal(np.asarray(opened.features), table)
+    with pytest.raises(GraphError, match="feature 'age' has 1 missing values: train with data.prepare = \"auto\""):
+        opened.check_complete()
+    assert opened.with_features("degree").feature_names is None
+    named = Graph.from_edges([[0], [1]], features=[[1, 2], [3, 4]], feature_names=["x", "y"])
+    opened = Graph.open(named.save(tmp_path / "named"))
+    assert (opened.feature_names, opened.schema) == (("x", "y"), None)
+    assert named.fingerprint == Graph.from_edges([[0], [1]], features=[[1, 2], [3, 4]]).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("features", "names", "message"),
+    [
+        ([[1, 2], [3, 4]], ["x"], "feature_names has 1 entries but there are 2"),
+        ([[1, 2], [3, 4]], ["x", "x"], "feature_names must be distinct; 'x' occurs 2 times"),
+        (None, ["x"], "feature_names were given without features"),
+        ([[1, np.nan], [3, 4]], None, r"features\[0, 1\] is nan; features must be finite .*from_frames"),
+    ],
+)
+def test_wrong_feature_names_and_missing_values_are_refused(features: Any, names: Any, message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        Graph.from_edges([[0], [1]], num_nodes=2, features=features, feature_names=names)
+
+
+def test_a_damaged_schema_is_refused(tmp_path: Path) -> None:
+    graph = Graph.from_edges([[0], [1]], features=[[1.0], [2.0]], schema=Schema((Column("x"),)))
+    manifest = graph.save(tmp_path / "graph") / "manifest.json"
+    text = manifest.read_text()
+    manifest.write_text(text.replace('"origin"', '"other"'))
+    with pytest.raises(StoreError, match="the schema in .*graph is damaged: KeyError 'origin'"):
+        Graph.open(tmp_path / "graph")
+    manifest.write_text(text.replace('"feature_names": [', '"feature_names": ["y",'))
+    with pytest.raises(StoreError, match="the number of feature names is 2, not 1"):
+        Graph.open(tmp_path / "graph")

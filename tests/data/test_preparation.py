@@ -1,4 +1,4 @@
-"""Features on different scales are standardized by training nodes alone; bags of words stay as they are."""
+"""Features are prepared by training nodes alone: missing values, constant columns, scales. Bags of words stay."""
 
 import json
 import os
@@ -8,12 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import vcr_graphormer as vcr
 from vcr_graphormer import ConfigError, DataConfig, Graph, GraphError, StoreError
 from vcr_graphormer.data.preparation import MOST_DIFFERENT, PREPARATION_FILE, Preparation, spread
+from vcr_graphormer.data.schema import Column, Schema
 
 TRAIN = np.arange(4)
+NAN = float("nan")
+NUMBERS = DataConfig(scale="none")
 
 
 def graph_of(*columns: list[float]) -> Graph:
@@ -105,3 +110,123 @@ def test_features_of_a_graph_without_any(tmp_path: Path) -> None:
     assert Preparation.open(tmp_path).made == "degree"
     assert Preparation.learn(graph, TRAIN, DataConfig(features="identity")).apply(graph).num_features == 5
     assert Preparation.learn(graph, TRAIN, DataConfig(features="given")).apply(graph) is graph
+
+
+def table_of(*columns: list[float], types: str = "") -> Graph:
+    """Return a graph of five nodes with features of a table: numbers, or types by their first letters."""
+    words = {"n": "number", "f": "flag", "d": "date"}
+    schema = Schema(tuple(Column(f"c{i}", words[types[i] if types else "n"]) for i in range(len(columns))))
+    graph = graph_of(*([0.0] * 5 for _ in columns))
+    rows = np.array(columns, dtype=np.float32).T
+    return replace(graph, features=rows, feature_names=schema.feature_names, schema=schema)
+
+
+def test_missing_values_become_the_median_and_a_column_says_where() -> None:
+    graph = table_of([1, NAN, 3, 8, NAN], [2, 4, 6, 8, NAN])
+    found = Preparation.learn(graph, TRAIN, NUMBERS)
+    prepared = found.apply(graph)
+    # No training node lacks the second column, so nothing can be learned from where it is missing.
+    expected = [[1, 2, 0], [3, 4, 1], [3, 6, 0], [8, 8, 0], [3, 5, 1]]
+    assert np.asarray(prepared.features).tolist() == expected
+    assert np.asarray(prepared.features).dtype == np.float32
+    assert prepared.feature_names == ("c0", "c1", "c0=missing")
+    assert prepared.schema is None
+    assert not found.standardizes
+    assert np.isnan(np.asarray(graph.features)).sum() == 3
+
+
+def test_constant_and_empty_columns_of_a_table_become_zero() -> None:
+    graph = table_of([7, 7, 7, 7, 8], [NAN, NAN, NAN, NAN, 5], [0, 1, 0, 1, 2])
+    found = Preparation.learn(graph, TRAIN, NUMBERS)
+    assert found.constant.tolist() == [0, 1]
+    assert np.asarray(found.apply(graph).features).tolist() == [[0, 0, 0], [0, 0, 1], [0, 0, 0], [0, 0, 1], [0, 0, 2]]
+
+
+def test_only_numbers_and_dates_of_a_table_are_standardized() -> None:
+    graph = table_of([0, 1e6, 0, 1e6, NAN], [1, 0, 0, 0, 1], [0, 2, 0, 2, 4], types="nfd")
+    found = Preparation.learn(graph, TRAIN, DataConfig())
+    assert found.standardizes
+    assert np.asarray(found.apply(graph).features).tolist() == [
+        [-1, 1, -1], [1, 0, 1], [-1, 0, -1], [1, 0, 1], [0, 1, 3]
+    ]  # fmt: skip
+
+
+def test_none_keeps_numbers_and_refuses_missing_ones() -> None:
+    config = DataConfig(prepare="none")
+    whole = table_of([0, 1e6, 0, 1e6, 2], [7, 7, 7, 7, 7])
+    assert Preparation.learn(whole, TRAIN, config).apply(whole) is whole
+    with pytest.raises(GraphError, match="the feature 'c0' has 1 missing values: train with data.prepare = \"auto\""):
+        lacking = table_of([0, 1e6, 0, 1e6, NAN])
+        Preparation.learn(lacking, TRAIN, config).apply(lacking)
+    with pytest.raises(ConfigError, match="data.scale is 'standard', but data.prepare is 'none'"):
+        Preparation.learn(whole, TRAIN, replace(config, scale="standard"))
+    with pytest.raises(ConfigError, match="data.prepare is 'some'; it must be auto or none"):
+        Preparation.learn(whole, TRAIN, DataConfig(prepare="some"))
+
+
+def test_missing_values_need_medians() -> None:
+    arrays = graph_of([0, 1e6, 0, 1e6, 5e5])
+    with pytest.raises(GraphError, match="the feature 'c0' has 1 missing values"):
+        Preparation.learn(arrays, TRAIN, DataConfig()).apply(table_of([1, NAN, 1, 1, 1]))
+
+
+def test_missing_values_are_kept_in_the_file(tmp_path: Path) -> None:
+    graph = table_of([1, NAN, 3, 8, NAN], [0, 1e6, 0, 1e6, 1 / 3])
+    found = Preparation.learn(graph, TRAIN, DataConfig())
+    found.save(tmp_path)
+    again = Preparation.open(tmp_path)
+    assert again.apply(graph).fingerprint == found.apply(graph).fingerprint
+    assert again.apply(graph).num_features == 3
+
+
+def test_files_of_version_1_open(tmp_path: Path) -> None:
+    scale = {"mean": [2.0], "deviation": [0.5]}
+    (tmp_path / PREPARATION_FILE).write_text(json.dumps({"version": 1, "made": None, "scale": scale}))
+    found = Preparation.open(tmp_path)
+    assert np.asarray(found.apply(graph_of([1, 2, 3, 4, 5])).features).ravel().tolist() == [-2, 0, 2, 4, 6]
+    assert found.standardizes
+
+
+def slowly_prepared(graph: Graph, train: np.ndarray) -> np.ndarray:
+    """Return the prepared numbers of a table, column by column, always standardized."""
+    columns, indicators = [], []
+    for column in np.asarray(graph.features, dtype=np.float64).T:
+        known = [value for value in column[train] if not np.isnan(value)]
+        median = float(np.median(known)) if known else 0.0
+        filled = np.array([median if np.isnan(value) else value for value in column])
+        deviation = filled[train].std()
+        varies = deviation > np.finfo(np.float32).eps * abs(filled[train].mean())
+        columns.append((filled - filled[train].mean()) / deviation if varies else np.zeros(len(column)))
+        if 0 < len(known) < len(train):
+            indicators.append(np.isnan(column).astype(float))
+    return np.column_stack([*columns, *indicators])
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 40), st.integers(0, 2**32 - 1))
+def test_a_slow_twin_and_no_leak(width: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    values = random.normal(size=(width, 5)).round(1) * 10.0 ** random.integers(0, 6, size=(width, 1))
+    values[random.random(values.shape) < 0.3] = np.nan
+    values[random.random(width) < 0.2] = 3.0
+    graph = table_of(*values.tolist())
+    config = DataConfig(scale="standard")
+    found = Preparation.learn(graph, TRAIN, config)
+    np.testing.assert_allclose(np.asarray(found.apply(graph).features), slowly_prepared(graph, TRAIN), 1e-4, 1e-6)
+    other = np.array(graph.features)
+    other[4] = np.where(random.random(width) < 0.5, np.nan, 1e9)  # the only node that is not for training
+    again = Preparation.learn(replace(graph, features=other), TRAIN, config)
+    for name in ("mean", "deviation", "median", "indicators"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(again, name))
+
+
+def test_blocks_of_columns_and_rows_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = vcr.generate(300, 600, features=35, seed=3)
+    train, config = np.arange(0, 300, 2), DataConfig(scale="standard")
+    rows = np.asarray(graph.features)[train].astype(np.float64)
+    found = Preparation.learn(graph, train, config)
+    np.testing.assert_array_equal(found.mean, rows.mean(axis=0))
+    np.testing.assert_array_equal(found.deviation, rows.std(axis=0))
+    whole = found.apply(graph).fingerprints["features"]
+    monkeypatch.setattr("vcr_graphormer.data.preparation._ROWS_AT_ONCE", 7)
+    assert found.apply(graph).fingerprints["features"] == whole

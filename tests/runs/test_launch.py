@@ -43,7 +43,7 @@ def run(graph: Graph, split: Split, tmp_path_factory: pytest.TempPathFactory) ->
 def test_the_folder_says_everything(run: Run, graph: Graph, split: Split) -> None:
     names = {path.name for path in run.path.iterdir()}
     expected = {"config.toml", "history.jsonl", "metrics.json", "model.safetensors", "predictions.npz", "run.json"}
-    assert names == expected | {"split.npz", "tokens", "graph", "baselines.json"}
+    assert names == expected | {"split.npz", "tokens", "graph", "baselines.json", "schema.json"}
     resolved = replace(CONFIG, training=replace(CONFIG.training, metric="accuracy"))
     assert vcr.load_config(run.path / "config.toml") == resolved
     metrics = json.loads((run.path / "metrics.json").read_text())

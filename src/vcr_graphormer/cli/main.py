@@ -16,7 +16,7 @@ from .data import datasets, settings
 from .demo import demo
 from .explain import explain, report
 from .options import INTERRUPTED, say_error, with_groups
-from .run import embed, evaluate, predict
+from .run import embed, evaluate, export, predict
 from .serve import serve
 from .train import tokenize, train
 from .tune import tune
@@ -31,7 +31,8 @@ app = typer.Typer(
     help="Predict labels of nodes in large graphs with a graph transformer (VCR-Graphormer, ICLR 2024).",
     epilog="Start with: vcr-graphormer demo",
 )
-for command in (demo, train, tune, tokenize, evaluate, predict, embed, explain, report, serve, datasets, settings):
+COMMANDS = (demo, train, tune, tokenize, evaluate, predict, embed, explain, report, export, serve, datasets, settings)
+for command in COMMANDS:
     app.command()(with_groups(command))
 
 

@@ -1,4 +1,4 @@
-"""The commands `evaluate`, `predict` and `embed`, which use a finished run."""
+"""The commands `evaluate`, `predict`, `embed` and `export`, which use a finished run."""
 
 from __future__ import annotations
 
@@ -71,3 +71,26 @@ def embed(
         vectors = opened.embed(read_nodes(nodes), progress)
     write_array(out, vectors)
     typer.echo(f"{vectors.shape[0]:,} vectors of {vectors.shape[1]} numbers written to {out}")
+
+
+def export(
+    run: RunFolder,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="onnx, or torch (torch.export); default: by the ending of --out, else onnx.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A .onnx or .pt2 file (default: model.onnx or model.pt2 in the run folder)."),
+    ] = None,
+) -> None:
+    """Write the model as one file that runs without this package. A JSON file beside it describes the inputs."""
+    from ..model.export import describing_file
+    from ..runs.run import Run
+
+    file = Run.open(run, "cpu").export(out, form)
+    typer.echo(f"model written to {file}; its inputs and outputs are described in {describing_file(file)}")

@@ -70,8 +70,11 @@ def check_edge_weight(value: Any, num_edges: int) -> NDArray[np.float32] | None:
     return weights
 
 
-def check_features(value: Any, num_nodes: int) -> Features | None:
-    """Return finite features [n, d], as a dense array (a memory map stays one) or as scipy CSR."""
+def check_features(value: Any, num_nodes: int, *, missing: bool = False) -> Features | None:
+    """Return finite features [n, d], as a dense array (a memory map stays one) or as scipy CSR.
+
+    `missing`: dense features may hold NaN for missing values.
+    """
     if value is None:
         return None
     if getattr(value, "is_sparse", False) or "sparse" in str(getattr(value, "layout", "")):
@@ -95,11 +98,38 @@ def check_features(value: Any, num_nodes: int) -> Features | None:
             array = array.astype(np.float32)
     for start in range(0, num_nodes, _ROWS_AT_ONCE):
         block = array[start : start + _ROWS_AT_ONCE]
-        finite = np.isfinite(block)
-        if not finite.all():
-            row, column = (int(i) for i in np.argwhere(~finite)[0])
+        wrong = np.isinf(block) if missing else ~np.isfinite(block)
+        if wrong.any():
+            row, column = (int(i) for i in np.argwhere(wrong)[0])
             raise _not_finite(start + row, column, block[row, column])
     return array
+
+
+def check_feature_names(names: Sequence[Any] | None, features: Features | None) -> tuple[str, ...] | None:
+    """Return one distinct name per feature column, or None."""
+    if names is None:
+        return None
+    if features is None:
+        raise GraphError("feature_names were given without features")
+    checked = check_names(names, features.shape[1], "feature_names")
+    return None if checked is None else tuple(str(name) for name in checked)
+
+
+def check_complete(features: Features | None, names: Sequence[str] | None) -> None:
+    """Refuse features with missing values, which no model can read."""
+    if features is None or sp.issparse(features):
+        return
+    counts = np.zeros(features.shape[1], dtype=np.int64)
+    for start in range(0, features.shape[0], _ROWS_AT_ONCE):
+        counts += np.isnan(features[start : start + _ROWS_AT_ONCE]).sum(axis=0)
+    if counts.any():
+        column = int(np.flatnonzero(counts)[0])
+        name = f"'{names[column]}'" if names is not None else str(column)
+        others = f" ({int((counts > 0).sum())} columns have some)" if (counts > 0).sum() > 1 else ""
+        raise GraphError(
+            f'the feature {name} has {counts[column]:,} missing values{others}: train with data.prepare = "auto", which'
+            f" fills them, or fill them yourself"
+        )
 
 
 def to_csr(matrix: Any, name: str) -> sp.csr_matrix:
@@ -122,7 +152,10 @@ def to_csr(matrix: Any, name: str) -> sp.csr_matrix:
 
 
 def _not_finite(row: int, column: int, value: Any) -> GraphError:
-    return GraphError(f"features[{row}, {column}] is {value}; features must be finite (impute or drop the column)")
+    return GraphError(
+        f"features[{row}, {column}] is {value}; features must be finite (impute or drop the column; a "
+        f"table with missing values can be read by Graph.from_frames)"
+    )
 
 
 def _check_rows(shape: tuple[int, ...], num_nodes: int) -> None:

@@ -17,6 +17,7 @@ from .split import Split
 from .tasks import CLASSIFICATION, TASKS
 
 SCALES = ("auto", "none", "standard")
+PREPARE = ("auto", "none")
 EMBEDDED = "digits"  # comes with scikit-learn
 DIGITS = Counts(1_797, 5_631, 64, 10)
 
@@ -43,6 +44,9 @@ class DataConfig:
     scale : str
         `standard`: each column of dense features is standardized by mean and deviation of the training nodes. `none`
         leaves them as they are. `auto` standardizes columns on very different scales.
+    prepare : str
+        `auto`: missing values of a table are filled, its constant columns become 0, and columns are scaled as `scale`
+        says. `none` leaves all numbers as they are and refuses missing values.
     split : str
         `random`, `per_class` (equally many nodes of each class) or `published`. `auto` takes the split beside one's own
         data, or the paper's protocol.
@@ -61,6 +65,7 @@ class DataConfig:
     ids: str = setting("auto", "what whole-number ids of own data are: rows or names; auto decides")
     features: str = setting("auto", "given by the data, or made: identity (one column per node) or degree")
     scale: str = setting("auto", "of feature columns: none, or standard; auto: standard if they differ strongly")
+    prepare: str = setting("auto", "fill missing values of tables, drop constant columns, scale; none: keep numbers")
     split: str = setting("auto", "random, per_class, published; auto: your files, the paper's, or random")
     train: float = setting(0.6, "training nodes: a fraction, or a number (for per_class: of each class)")
     val: float = setting(0.2, "validation nodes: a fraction, or a number (for per_class: of each class)")

@@ -19,12 +19,15 @@ from .contract import (
     Features,
     build_adjacency,
     check_class_names,
+    check_complete,
     check_edge_index,
     check_edge_weight,
+    check_feature_names,
     check_features,
     check_names,
 )
 from .conversion import networkx_arguments, pyg_arguments, scipy_arguments
+from .schema import Schema
 from .summary import GraphSummary, summarize
 from .tasks import TASKS, check_labels
 
@@ -42,6 +45,8 @@ class About(TypedDict, total=False):
     class_names: Sequence[Any] | None
     task: str
     name: str
+    feature_names: Sequence[Any] | None
+    schema: Schema | None
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,11 @@ class Graph:
         `classification`, `multilabel` or `regression`.
     name : str
         A title for people; it is not part of the fingerprint.
+    feature_names : tuple of str or None
+        The name of each feature column, by which another graph is matched; not part of the fingerprint.
+    schema : Schema or None
+        How the columns of a table became features, if they did. Only then may dense features hold NaN, for a missing
+        value; `Preparation` fills it.
     saved : Saved or None
         The folder the graph was opened from. A copy by `dataclasses.replace` has none.
     """
@@ -94,6 +104,8 @@ class Graph:
     directed: bool = False
     task: str = "classification"
     name: str = "graph"
+    feature_names: tuple[str, ...] | None = None
+    schema: Schema | None = None
     saved: Saved | None = field(default=None, init=False)
 
     @classmethod
@@ -119,7 +131,9 @@ class Graph:
         directed
             Keep the direction of edges.
         **about
-            `names` of nodes, `class_names`, `task` (default: by the shape of the labels), `name` of the graph.
+            `names` of nodes, `class_names`, `task` (default: by the shape of the labels), `name` of the graph,
+            `feature_names`. `schema`, if features come from a table: then they may hold NaN for missing values, and
+            `feature_names` are those of the schema.
 
         >>> Graph.from_edges([[0, 1, 1, 2], [1, 0, 1, 1]], num_nodes=4)
         Graph(graph: 4 nodes, 2 edges, no features, no labels)
@@ -130,17 +144,24 @@ class Graph:
         weights = check_edge_weight(edge_weight, edges.shape[1])
         indptr, indices, weights = build_adjacency(edges, weights, num_nodes, directed)
         checked_labels, task = check_labels(labels, num_nodes, about.get("task", "auto"))
+        schema = about.get("schema")
+        checked_features = check_features(features, num_nodes, missing=schema is not None)
+        feature_names = about.get("feature_names")
+        if schema is not None and checked_features is not None:
+            feature_names = schema.feature_names
         return cls(
             indptr,
             indices,
             weights=weights,
-            features=check_features(features, num_nodes),
+            features=checked_features,
             labels=checked_labels,
             names=check_names(about.get("names"), num_nodes),
             class_names=check_class_names(about.get("class_names"), checked_labels, task),
             directed=bool(directed),
             task=task,
             name=about.get("name", "graph"),
+            feature_names=check_feature_names(feature_names, checked_features),
+            schema=schema,
         )
 
     @classmethod
@@ -185,6 +206,7 @@ class Graph:
                 features = sp.csr_matrix(parts, shape=tuple(meta["features_shape"]), copy=False)
             except (KeyError, TypeError, ValueError) as error:
                 raise StoreError(f"{path} is damaged: its sparse features do not fit together ({error})") from error
+        schema = None if meta.get("schema") is None else Schema.from_dict(meta["schema"], f"the schema in {path}")
         graph = cls(
             arrays["indptr"],
             arrays["indices"],
@@ -196,6 +218,8 @@ class Graph:
             directed=meta["directed"],
             task=meta["task"],
             name=meta["name"],
+            feature_names=None if meta.get("feature_names") is None else tuple(meta["feature_names"]),
+            schema=schema,
         )
         graph._check_lengths(path)
         object.__setattr__(graph, "saved", Saved(Path(path).resolve(), meta["fingerprints"]))
@@ -212,6 +236,8 @@ class Graph:
                 sizes[f"the length of {name}"] = (len(getattr(self, name)), size)
         if self.features is not None:
             sizes["the number of feature rows"] = (self.features.shape[0], self.num_nodes)
+        if self.feature_names is not None:
+            sizes["the number of feature names"] = (len(self.feature_names), self.num_features)
         for what, (size, expected) in sizes.items():
             if size != expected:
                 raise StoreError(f"{path} is damaged: {what} is {size}, not {expected}")
@@ -242,6 +268,10 @@ class Graph:
             "features_shape": shape,
             "fingerprints": self.fingerprints,
         }
+        if self.feature_names is not None:
+            meta["feature_names"] = self.feature_names
+        if self.schema is not None:
+            meta["schema"] = self.schema.to_dict()
         present = {name: array for name, array in arrays.items() if array is not None}
         return write_folder(path, "graph", FORMAT_VERSION, present, meta, overwrite)
 
@@ -286,7 +316,12 @@ class Graph:
             features = np.column_stack([np.log1p(self.degrees).astype(np.float32), one_hot])
         else:
             raise ConfigError(f"features kind is {kind!r}; it must be 'identity' or 'degree'")
-        return replace(self, features=features)
+        return replace(self, features=features, feature_names=None, schema=None)
+
+    def check_complete(self) -> None:
+        """Refuse features with missing values, which only those of a table can have."""
+        if self.schema is not None:
+            check_complete(self.features, self.feature_names)
 
     def extend(
         self,

@@ -145,12 +145,8 @@ def to_matrix(matrix: Any, home: torch.device, *, dtype: torch.dtype | None, den
     index_type = torch.int32 if is_small else torch.int64
     indptr, indices = (_tensor(array, home, dtype=index_type) for array in (matrix.indptr, matrix.indices))
     values = _tensor(matrix.data, home, dtype=dtype or torch.float32)
-    if not dense:
-        return SparseRows(indptr, indices, values, width)
-    full = torch.zeros(matrix.shape[0], width + extra, dtype=values.dtype, device=home)
-    owners = torch.repeat_interleave(torch.arange(matrix.shape[0], device=home), indptr.diff().long())
-    full[owners, indices.long()] = values
-    return full
+    rows = SparseRows(indptr, indices, values, width + extra)
+    return rows.to_dense() if dense else rows
 
 
 def adjacency_rows(graph: Graph) -> sp.csr_matrix:

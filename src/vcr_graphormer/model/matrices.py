@@ -1,4 +1,4 @@
-"""Feature rows as tensors, dense or sparse, and their product with a weight. Sparse rows are never made dense."""
+"""Feature rows as tensors, dense or sparse, and their product with a weight, which does not make sparse rows dense."""
 
 from __future__ import annotations
 
@@ -63,6 +63,13 @@ class SparseRows:
         """Return a copy in page-locked memory."""
         indptr, indices, values = (tensor.pin_memory() for tensor in (self.indptr, self.indices, self.values))
         return SparseRows(indptr, indices, values, self.width)
+
+    def to_dense(self) -> Tensor:
+        """Return the same rows with all their zeros."""
+        full = torch.zeros(self.shape, dtype=self.values.dtype, device=self.values.device)
+        rows = torch.arange(self.shape[0], device=full.device)
+        full[torch.repeat_interleave(rows, self.indptr.diff().long()), self.indices.long()] = self.values
+        return full
 
     @cached_property
     def transposed(self) -> tuple[Tensor, Tensor, Tensor]:

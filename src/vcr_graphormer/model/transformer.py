@@ -264,8 +264,9 @@ class VCRGraphormer(ListReader):
         one look-up is faster than joining pieces (docs/log.md).
         """
         hops = [self._project(hop, self.feature_weights[0]) + self.bias for hop in batch.hops]
-        size, device = len(batch), batch.place.device
-        starts = torch.arange(len(hops), device=device) * size + len(projected)
+        # By `shape`, not `len`: an export keeps the size of the batch open, which `len` would fix.
+        size, device = batch.place.shape[0], batch.place.device
+        starts = torch.arange(len(hops), device=device) * size + projected.shape[0]
         hop_index = starts + torch.arange(size, device=device)[:, None]  # (batch, hops)
         index = torch.cat([batch.place[:, :1], hop_index, batch.place[:, 1:]], 1)
         return F.embedding(index, torch.cat([projected, *hops]) if hops else projected)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from ..base.checks import AUTO, unresolved
 from ..data.graph import Graph
 from ..data.preparation import Preparation
+from ..data.schema import CATEGORY, DATE, OTHER, Schema
 from ..data.split import Split
 from ..data.tasks import TASKS, choose_metric, known_labels
 from ..tokens.adapt import HOPS, MOST_CLUSTERS, adapt_tokens, has_few_labels, labels_per_class
@@ -28,6 +29,7 @@ WIDTH, SMALL_WIDTH = 128, 64
 DROPOUT, STRONG_DROPOUT = 0.3, 0.5
 RICH_TOKENS, LABEL_HOPS = 1, 2  # as far as there are hops
 NEIGHBOUR_DROPOUT = 0.25  # where paths are gated
+MOST_LISTED = 8  # names of columns in one note
 UNBALANCED = 0.3  # two classes, the rarer one with a smaller fraction of the training labels: ROC-AUC judges
 
 Tables = Mapping[str, Mapping[str, Any]]
@@ -100,7 +102,7 @@ def warmup_steps(batch_size: int, epochs: int, train: int) -> int:
 
 def _resolved_data(config: Config, preparation: Preparation) -> Any:
     """Return the data section without `auto` in features and scale."""
-    data = replace(config.data, scale="none" if preparation.mean is None else "standard")
+    data = replace(config.data, scale="standard" if preparation.standardizes else "none")
     return replace(data, features=preparation.made or "given") if data.features == "auto" else data
 
 
@@ -108,11 +110,37 @@ def _notes_on_data(graph: Graph, preparation: Preparation) -> list[str]:
     notes = []
     if preparation.made is not None:
         notes.append(f"no features: made from the {preparation.made} of each node")
-    if preparation.mean is not None:
-        notes.append("features standardized by mean and deviation of the training nodes: columns differ strongly")
+    if graph.schema is not None:
+        notes += _notes_on_table(graph, graph.schema, preparation)
+    if preparation.standardizes:
+        which = "features" if graph.schema is None else "numbers and dates"
+        notes.append(f"{which} standardized by mean and deviation of the training nodes: columns differ strongly")
     if graph.directed:
         notes.append("directed edges: hops and PageRank follow their direction")
     return notes
+
+
+def _notes_on_table(graph: Graph, schema: Schema, preparation: Preparation) -> list[str]:
+    """Return what became of the columns of a table, one line for each kind of change."""
+    notes, names = [], graph.feature_names or schema.feature_names
+    if dates := [column.name for column in schema.columns if column.type == DATE]:
+        notes.append(f"dates as days: {_listed(dates)}")
+    if categories := [column for column in schema.columns if column.type == CATEGORY]:
+        counts = [f"{column.name} ({len(column.values)} and {OTHER})" for column in categories]
+        notes.append(f"categories as one column per value: {_listed(counts)}")
+    if len(preparation.indicators):
+        filled = [names[column] for column in preparation.indicators]
+        notes.append(f"missing values filled by the median, with a column that says where: {_listed(filled)}")
+    # A category has a column for values that are not there yet.
+    if constant := [names[column] for column in preparation.constant if not names[column].endswith(f"={OTHER}")]:
+        notes.append(f"constant columns set to 0: {_listed(constant)}")
+    return notes
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names in one line; of many, the first and how many more there are."""
+    more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
+    return ", ".join(names[:MOST_LISTED]) + more
 
 
 def _notes_on_tokens(config: Config, hops: int, clusters: int, *, graph: Graph, split: Split) -> list[str]:

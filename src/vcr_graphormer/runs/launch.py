@@ -19,6 +19,8 @@ from ..base.files import claim, read_json, replace_file, write_json
 from ..base.folders import digest
 from ..base.jobs import Progress
 from ..data.graph import Graph
+from ..data.matching import schema_of
+from ..data.schema import SCHEMA_FILE
 from ..data.split import PARTS, Split
 from ..data.tasks import TASKS, choose_metric
 from ..errors import ConfigError, GraphError, StoreError
@@ -212,6 +214,7 @@ def _prepare(
         graph.save(folder / "graph")
     split.save(folder / "split.npz")
     adapted.preparation.save(folder)
+    write_json(folder / SCHEMA_FILE, schema_of(graph).to_dict())
     with replace_file(folder / "config.toml") as temporary:
         temporary.write_text(to_toml(adapted.config), encoding="utf-8")
 

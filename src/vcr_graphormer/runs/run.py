@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -16,14 +17,19 @@ from .. import __version__
 from ..base.checks import Array
 from ..base.files import read_json
 from ..base.jobs import Progress
+from ..base.problems import Problems
 from ..data.graph import Graph
+from ..data.growth import align
+from ..data.matching import match, schema_of
 from ..data.preparation import Preparation
+from ..data.schema import SCHEMA_FILE, Schema
 from ..data.split import PARTS, Split
 from ..data.tasks import TASKS, Target, measure
 from ..errors import ConfigError, GraphError, StoreError
 from ..model.batches import Inputs
 from ..model.inputs import make_inputs
 from ..model.transformer import VCRGraphormer
+from ..tokens.lists import TokenLists
 from ..tokens.store import TokenStore
 from ..training.checkpoint import HISTORY, load_tensors, read_history
 from ..training.devices import choose_micro_batch, choose_precision, find_device
@@ -83,7 +89,7 @@ class Run:
     about: dict[str, Any]
     device: torch.device
     other_graph: Graph | None = None
-    other_tokens: TokenStore | None = None
+    other_tokens: TokenLists | None = None
 
     @classmethod
     def open(cls, path: str | Path, device: str = "auto") -> Run:
@@ -145,14 +151,32 @@ class Run:
         """Return what is done to the features of a graph before the model reads them."""
         return Preparation.open(self.path)
 
+    @cached_property
+    def schema(self) -> Schema:
+        """Return names and types of features, and names of classes, by which other data is matched."""
+        file = self.path / SCHEMA_FILE
+        if file.is_file():
+            return Schema.from_dict(read_json(file), file)
+        # Runs of earlier versions have no such file; their graphs know the names of classes.
+        return schema_of(self.original) if (self.path / self.about["graph"]).is_dir() else Schema()
+
     def prepare(self, graph: Graph) -> Graph:
-        """Return another graph with features as the model reads them; make its token lists from that one."""
-        return self.preparation.apply(graph)
+        """Return another graph with features as the model reads them; make its token lists from that one.
+
+        Features and classes are matched by name and put in the order of the run, where both have names. Missing
+        columns, columns of another type and unknown classes are refused; other columns are ignored with a warning.
+        """
+        problems = Problems()
+        matched = match(graph, self.schema, problems)
+        problems.raise_any()
+        for note in problems.notes:
+            warnings.warn(note, stacklevel=2)
+        return self.preparation.apply(matched)
 
     @cached_property
     def graph(self) -> Graph:
         """Return the graph with prepared features: the one it was trained on, unless this is a run `on` another."""
-        return self.prepare(self.original) if self.other_graph is None else self.other_graph
+        return self.preparation.apply(self.original) if self.other_graph is None else self.other_graph
 
     @cached_property
     def original(self) -> Graph:
@@ -177,7 +201,7 @@ class Run:
         return self.path / str(self.about["tokens"])
 
     @cached_property
-    def store(self) -> TokenStore:
+    def store(self) -> TokenLists:
         """Return the token lists of the graph."""
         if self.other_tokens is not None:
             return self.other_tokens
@@ -347,6 +371,43 @@ class Run:
             return self
         return replace(self, config=replace(self.config, training=replace(self.config.training, precision="float32")))
 
+    def export(self, file: str | Path | None = None, format: str | None = None, *, overwrite: bool = False) -> Path:
+        """Write the model as one file that runs without this package, and a JSON file that describes it.
+
+        Parameters
+        ----------
+        file
+            Default: model.onnx or model.pt2 in the run folder. The JSON file is called the same, with .json behind.
+        format
+            `onnx`, or `torch` (torch.export); default: by the ending of the file, else `onnx`.
+        """
+        from ..model.export import choose_file, write_export
+
+        self.check_finished()
+        path, kind = choose_file(file, format, folder=self.path, overwrite=overwrite)
+        run = self._portable
+        about = {
+            "task": self.task,
+            "class_names": None if self.graph.class_names is None else list(self.graph.class_names),
+            "target_scale": self.about["scale"],
+            "preparation": self.preparation.to_dict(),
+            "tokens": self.store.settings.to_dict(),
+            "package": f"vcr-graphormer {__version__}",
+        }
+        write_export(path, kind, model=run.model, inputs=run.inputs, target=self.target, about=about)
+        return path
+
+    def export_inputs(self, nodes: Any) -> dict[str, NDArray[Any]]:
+        """Return the inputs of the exported model for some nodes, given by id or name, as arrays [m, …]."""
+        from ..model.export import gather
+
+        return gather(self._portable.model, self._portable.inputs, find_nodes(self.graph, nodes))
+
+    @cached_property
+    def _portable(self) -> Run:
+        """Return the same run in float32 on the CPU."""
+        return self._exact if self.device.type == "cpu" else replace(self, device=torch.device("cpu"))._exact
+
     def report(self, file: str | Path | None = None, nodes: int = 2000, progress: Progress | None = None) -> Path:
         """Write the run as one HTML page and return its path; default: report.html in the run folder.
 
@@ -385,12 +446,25 @@ class Run:
         """Return the number of token lists computed at a time while explaining."""
         return max(self.batch_size, _LISTS_AT_ONCE_CPU if self.device.type == "cpu" else _LISTS_AT_ONCE_GPU)
 
-    def on(self, graph: Graph, tokens: TokenStore) -> Run:
-        """Return a run with the same model on another graph, for example a later version of its own.
+    def on(self, graph: Graph, tokens: TokenStore | None = None, refresh: str = "affected") -> Run:
+        """Return a run with the same model on another graph, for example a later state of its own.
 
-        The graph must have the same features and classes, and its token lists the same layout. Make them from
-        `run.prepare(graph)`.
+        The graph must have the same features and classes, which are matched by name (see `prepare`).
+
+        Parameters
+        ----------
+        graph
+            As it is, before its features are prepared.
+        tokens
+            Token lists of `run.prepare(graph)`, with the same layout. Without them, the graph must be a later state of
+            the run's own: nodes are matched by name, and lists are brought up to date.
+        refresh : "new", "affected" or "all"
+            Which of these lists are made anew: of new nodes, also of old nodes that a change can reach, or all.
         """
+        if self.config.model.adjacency_rows and graph.num_nodes != self.about["num_nodes"]:
+            raise GraphError("the model knows nodes by their links (adjacency_rows): it cannot read another graph")
+        if tokens is None:
+            return self._on_later(graph, refresh)
         graph = self._prepared_for(graph, tokens)
         if graph.num_features != self.about["num_features"]:
             raise GraphError(
@@ -410,17 +484,27 @@ class Run:
                 f"{tokens.path} has content neighbours by {tokens.settings.content}, the model was trained with those "
                 f"by {self.store.settings.content}"
             )
-        if self.config.model.adjacency_rows and graph.num_nodes != self.about["num_nodes"]:
-            raise GraphError("the model knows nodes by their links (adjacency_rows): it cannot read another graph")
         if self.split.train.max() >= graph.num_nodes:
             raise GraphError(f"training node {self.split.train.max()} is not in the graph of {graph.num_nodes} nodes")
         return replace(self, other_graph=graph, other_tokens=tokens)
+
+    def _on_later(self, graph: Graph, refresh: str) -> Run:
+        """Return the run on a later state of its graph, with lists in memory."""
+        from ..tokens.growth import later_lists
+
+        later, train = align(self.graph, self.prepare(graph)), self.split.train
+        if later.labels is not None and self.graph.labels is not None:
+            labels = np.array(later.labels)  # the model knows training nodes by the labels that it was trained with
+            labels[train] = np.asarray(self.graph.labels)[train]
+            later = replace(later, labels=labels)
+        lists = later_lists(self.store, self.graph, later, refresh=refresh, train=train)
+        return replace(self, other_graph=later, other_tokens=lists)
 
     def _prepared_for(self, graph: Graph, tokens: TokenStore) -> Graph:
         """Return the graph with prepared features; refuse token lists of others."""
         prepared = self.prepare(graph)
         made = tokens.identity.get("graph features")
-        if not self.preparation.empty and made != prepared.fingerprints["features"]:
+        if prepared.features is not graph.features and made != prepared.fingerprints["features"]:
             raise StoreError(
                 f"{tokens.path} was not made from features as the model reads them: give this graph as it is, and make "
                 f"its tokens by tokenize(run.prepare(graph), …)"

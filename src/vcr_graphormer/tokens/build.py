@@ -260,7 +260,8 @@ class _Job:
         folder = self.work.parts.absolute() / "graph"
         if not is_intact(folder):
             shutil.rmtree(folder, ignore_errors=True)
-            replace(self.graph, features=None, labels=None, names=None, class_names=None).save(folder)
+            bare = replace(self.graph, features=None, feature_names=None, schema=None)
+            replace(bare, labels=None, names=None, class_names=None).save(folder)
         return folder
 
     def _rank_shards(self, stage: str, missing: list[Shard], *, total: int, ranker: NodeRanker | SavedRanker) -> None:

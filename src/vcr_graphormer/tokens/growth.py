@@ -32,7 +32,7 @@ from .build import make_identity, tokenize
 from .distinct import leave_repeats_out, places_before
 from .hops import Step
 from .kinds import Kind, kinds_of
-from .lists import TokenLists, coarse_clusters, hop_arrays, preparation
+from .lists import TokenLists, coarse_clusters, hop_arrays, make_lists, preparation
 from .store import FORMAT_VERSION, KIND, TokenStore
 
 NEW, AFFECTED, ALL = "new", "affected", "all"
@@ -443,8 +443,7 @@ def update(
     refresh : "new", "affected" or "all"
         How much to make anew, see `vcr_graphormer.tokens.growth`.
     """
-    if refresh not in REFRESH:
-        raise ConfigError(f"refresh is {refresh!r}; it must be {', '.join(REFRESH[:-1])} or {REFRESH[-1]}")
+    _check_refresh(refresh)
     growth = Growth(before, graph).check()
     _check_before(store, before)
     train = training_nodes(store)
@@ -476,6 +475,24 @@ def update(
         write_manifest(folder, KIND, version=FORMAT_VERSION, arrays=arrays, meta=meta, checksums=work.checksums)
         work.end()
     return TokenStore.open(folder)
+
+
+def later_lists(
+    store: TokenLists, before: Graph, graph: Graph, *, refresh: str = AFFECTED, train: NDArray[np.int64]
+) -> TokenLists:
+    """Return the lists of a graph that has grown, in memory; like `update`, without a folder."""
+    _check_refresh(refresh)
+    growth = Growth(before, graph).check()
+    if refresh == ALL:
+        return make_lists(graph, train, store.settings)
+    if not isinstance(store, TokenStore):
+        raise ConfigError("lists in memory cannot be brought up to date: begin with the run itself")
+    return Update(store, growth, refresh).to_lists()
+
+
+def _check_refresh(refresh: str) -> None:
+    if refresh not in REFRESH:
+        raise ConfigError(f"refresh is {refresh!r}; it must be {', '.join(REFRESH[:-1])} or {REFRESH[-1]}")
 
 
 def staleness(store: TokenStore, growth: Growth, job: Update) -> dict[str, Any]:

@@ -210,6 +210,7 @@ def resolve(config: TokenConfig, graph: Graph, train: Train, kinds: Sequence[Kin
     """
     config = adapt_tokens(config.check(), graph, train)
     check_hops(graph, config.hops)
+    graph.check_complete()
     config = replace(config, content=_choose_content(config, graph, train=train))
     for kind in (*kinds_of(config), *kinds):
         if kind.count(config):

@@ -30,10 +30,10 @@ def _object(properties: dict[str, Any], required: tuple[str, ...] = ()) -> dict[
 
 def _schemas(sizes: Sizes) -> dict[str, Any]:
     features = {
-        "description": "All numbers in order, or numbers by the name or number of their column. See /schema.",
+        "description": "All numbers in order, or values by the name of their column (see /schema), or by its number.",
         "oneOf": [
             {"type": "array", "items": {"type": "number"}},
-            {"type": "object", "additionalProperties": {"type": "number"}},
+            {"type": "object", "additionalProperties": {"type": ["number", "string", "boolean", "null"]}},
         ],
     }
     edge = _object({"source": _NODE, "target": _NODE, "weight": {"type": "number", "default": 1}}, ("source", "target"))
@@ -110,7 +110,8 @@ def describe_paths(sizes: Sizes, *, token: bool) -> dict[str, Any]:
 def describe_run(scorer: Scorer, sizes: Sizes) -> dict[str, Any]:
     """Return what the run predicts, what new nodes must have, and how large requests may be."""
     run, graph = scorer.run, scorer.run.original
-    names = getattr(graph, "feature_names", None)
+    names = graph.feature_names
+    columns = () if graph.schema is None else graph.schema.columns
     return {
         "task": run.task,
         "classes": output_names(run.graph, int(run.about["num_outputs"])),
@@ -121,6 +122,10 @@ def describe_run(scorer: Scorer, sizes: Sizes) -> dict[str, Any]:
             "count": graph.num_features,
             "names": None if names is None else [str(name) for name in names[:_MOST_NAMES]],
             "sparse": bool(sp.issparse(graph.features)),
+            "columns": [
+                {"name": column.name, "type": column.type, "values": list(column.values)}
+                for column in columns[:_MOST_NAMES]
+            ],
         },
         "new_nodes": {"allowed": scorer.tokens.refusal is None, "reason": scorer.tokens.refusal},
         "limits": {"body_bytes": sizes.body, "nodes": sizes.nodes, "edges": sizes.edges},

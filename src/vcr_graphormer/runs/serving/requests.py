@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from ...data.contract import check_features
 from ...data.graph import Graph
+from ...data.schema import Schema
 from ...errors import ConfigError, GraphError
 
 MOST_TEXT = 80  # characters of a value that an error repeats
@@ -133,7 +134,7 @@ def read_graph(content: Any, graph: Graph, sizes: Sizes) -> NewGraph:
     features = None
     if graph.features is not None:
         stacked = sp.vstack(rows, format="csr") if sp.issparse(graph.features) else np.stack(rows)
-        features = check_features(stacked, len(names))
+        features = check_features(stacked, len(names), missing=graph.schema is not None)
     return NewGraph(
         tuple(names), features, edges, weights, {"nodes": content["nodes"], "edges": content.get("edges", [])}
     )
@@ -166,9 +167,11 @@ def _read_features(content: Any, graph: Graph, *, what: str) -> Any:
         if content not in (None, [], {}):
             raise GraphError(f"{what} is given, but the graph has no features: leave it out")
         return None
-    width, names = graph.num_features, getattr(graph, "feature_names", None)
+    width, names = graph.num_features, graph.feature_names
     if content is None:
         raise GraphError(f"{what} is missing: the graph has {width} features")
+    if graph.schema is not None and isinstance(content, dict):
+        return _read_columns(content, graph.schema, what=what)
     if isinstance(content, list):
         if len(content) != width:
             raise GraphError(f"{what} has {len(content)} numbers but the graph has {width} features")
@@ -190,6 +193,25 @@ def _read_features(content: Any, graph: Graph, *, what: str) -> Any:
         parts = (np.array(list(pairs.values()), dtype=np.float32), (np.zeros(len(pairs), int), list(pairs)))
         return sp.csr_matrix(parts, shape=(1, width), dtype=np.float32)
     return np.array([numbers[column] for column in range(width)], dtype=np.float32)
+
+
+def _read_columns(content: dict[str, Any], schema: Schema, *, what: str) -> Any:
+    """Return one row from the values of a table's columns, as `Schema` encodes them; null is a missing value."""
+    known = [column.name for column in schema.columns]
+    for name, value in content.items():
+        if name not in known:
+            raise GraphError(f"{what} names {shown(name)}, which is not one of the {len(known)} columns")
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            _read_number(value, f"{what}[{shown(name)}]")
+        elif isinstance(value, str):
+            if len(value) > MOST_NAME or not value.isprintable():
+                raise GraphError(f"{what}[{shown(name)}] is {shown(value)}; it must be a short text")
+        elif value is not None and not isinstance(value, bool):
+            raise GraphError(f"{what}[{shown(name)}] is {shown(value)}; it must be a number, text, true, false or null")
+    try:
+        return schema.encode_rows([content])[0]
+    except GraphError as error:
+        raise GraphError(f"{what}: {error}") from error
 
 
 def check_sizes(sizes: Sizes) -> Sizes:

@@ -154,8 +154,9 @@ class LiveTokens:
             bucket = np.minimum(np.log2(degrees + 1).astype(np.int64), graph.num_features - 2)
             one_hot = np.eye(graph.num_features - 1, dtype=np.float32)[bucket]
             return np.column_stack([np.log1p(degrees).astype(np.float32), one_hot])
-        empty = Graph(np.zeros(count + 1, dtype=np.int64), np.empty(0, dtype=np.int32), features=values)
-        prepared: Any = self.run.prepare(empty).features
+        about: dict[str, Any] = {"feature_names": self.run.original.feature_names, "schema": self.run.original.schema}
+        empty = Graph(np.zeros(count + 1, dtype=np.int64), np.empty(0, dtype=np.int32), features=values, **about)
+        prepared: Any = self.run.preparation.apply(empty).features
         return prepared
 
     def add(self, addition: Addition, features: Any) -> None:
