@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 import torch
@@ -18,6 +19,7 @@ from vcr_graphormer.runs.serving.journal import JOURNAL, Journal
 from vcr_graphormer.runs.serving.requests import NewGraph, Sizes, read_graph
 from vcr_graphormer.runs.serving.scoring import Scorer
 from vcr_graphormer.tokens.growth import Growth, Update, update
+from vcr_graphormer.tokens.store import TokenStore
 
 FEATURES = np.random.default_rng(5).normal(size=(3, 8)).astype(np.float32)
 EDGES: list[tuple[str, str]] = [("x0", "n5"), ("n9", "x0"), ("x1", "x0"), ("x1", "n70"), ("x0", "n7"), ("n5", "x1")]
@@ -59,7 +61,7 @@ def make_config(**settings: Any) -> vcr.Config:
 
 def slowly(run: vcr.Run, bigger: vcr.Graph, nodes: list[str]) -> vcr.Predictions:
     """Predict new nodes with all lists in memory, as `refresh="new"` makes them."""
-    lists: Any = Update(run.store, Growth(run.graph, bigger), "new").to_lists()
+    lists: Any = Update(TokenStore.open(run.tokens_folder), Growth(run.graph, bigger), "new").to_lists()
     return replace(run, other_graph=bigger, other_tokens=lists).predict(nodes)
 
 
@@ -224,7 +226,7 @@ def test_labels_around_a_hub_are_those_of_before(run: vcr.Run, monkeypatch: pyte
 def test_kept_nodes_are_those_of_updates_in_steps(run: vcr.Run, tmp_path: Path) -> None:
     scorer = Scorer.open(run.path)
     steps = [(["x0"], [("x0", "n5"), ("x0", "n7")]), (["x1"], [("x1", "x0"), ("x1", "n70")]), (["x4"], [("x4", "x1")])]
-    graph, store = run.graph, run.store
+    graph, store = run.graph, TokenStore.open(run.tokens_folder)
     answers = []
     for number, (names, edges) in enumerate(steps):
         fast = scorer.predict_new(read(run, request(names, edges)), keep=True)
@@ -385,3 +387,49 @@ def test_nodes_kept_for_another_graph(run: vcr.Run, tmp_path: Path) -> None:
     unnamed = train(replace(named_graph(), names=None), CONFIG, tmp_path / "unnamed")
     with pytest.raises(StoreError, match="cannot be told apart"):
         Scorer.open(unnamed.path).replay(records, same_graph=False)
+
+
+def test_columns_of_a_table(tmp_path: Path) -> None:
+    """Numbers, categories and missing values by the names of the table, as the run learned them."""
+    plain, random = named_graph(), np.random.default_rng(0)
+    rows = [
+        {"age": None if node % 9 == 0 else float(random.normal(40, 9)), "country": ("DE", "FR")[node % 2], "new": True}
+        for node in range(150)
+    ]
+    schema = vcr.Schema.learn(pa.Table.from_pylist(rows), categories=["country"])
+    graph = replace(plain, features=schema.encode_rows(rows), feature_names=schema.feature_names, schema=schema)
+    config = replace(make_config(), data=vcr.DataConfig(prepare="auto"))
+    run = train(graph, config, tmp_path / "run")
+    assert run.preparation.median is not None
+    scorer = Scorer.open(run.path)
+    columns = [{"age": 31, "country": "FR", "new": False}, {"age": None, "country": "XX", "new": True}]
+    content = {
+        "nodes": [{"id": f"x{number}", "features": row} for number, row in enumerate(columns)],
+        "edges": [{"source": "x0", "target": "n5"}, {"source": "x1", "target": "x0"}],
+    }
+    fast = scorer.predict_new(content)
+    bigger = graph.extend(names=["x0", "x1"], features=schema.encode_rows(columns), edges=(["x0", "x1"], ["n5", "x0"]))
+    slow = run.on(bigger, refresh="new").predict(["x0", "x1"])
+    np.testing.assert_allclose(fast.probabilities, slow.probabilities, atol=1e-5)
+    for wrong, text in (
+        ({"age": "old", "country": "FR", "new": True}, r"features: .*age"),
+        ({"age": 3, "country": "FR"}, "the column 'new' is missing"),
+        ({"age": 3, "country": "FR", "new": True, "x": 1}, "'x', which is not one of the 3 columns"),
+        ({"age": [], "country": "FR", "new": True}, r"features\['age'\] is \[\]; it must be a number, text"),
+        ({"age": 3, "country": "\ud800", "new": True}, "it must be a short text"),
+    ):
+        with pytest.raises(GraphError, match=text):
+            scorer.predict_new({"nodes": [{"id": "x", "features": wrong}]})
+
+
+def test_names_of_features(run: vcr.Run, tmp_path: Path) -> None:
+    names = tuple(f"column{number}" for number in range(8))
+    named = train(replace(named_graph(), feature_names=names), CONFIG, tmp_path / "run")
+    content = request(["x0"], [("x0", "n5")])
+    expected = Scorer.open(named.path).predict_new(content).probabilities
+    values = content["nodes"][0]["features"]
+    content["nodes"][0]["features"] = dict(sorted(zip(names, values, strict=True), reverse=True))
+    assert np.array_equal(Scorer.open(named.path).predict_new(content).probabilities, expected)
+    del content["nodes"][0]["features"]["column3"]
+    with pytest.raises(GraphError, match="features lacks 'column3': the graph has 8 features"):
+        Scorer.open(named.path).predict_new(content)

@@ -35,6 +35,7 @@ from ...tokens.distinct import leave_repeats_out, places_before
 from ...tokens.growth import Rankers
 from ...tokens.hops import normalized_adjacency
 from ...tokens.kinds import Kind
+from ...tokens.store import TokenStore
 from ..run import Run
 from .rows import Rows
 
@@ -127,7 +128,7 @@ class LiveTokens:
             return "the model knows nodes by their links (adjacency_rows): it cannot read new nodes"
         if run.preparation.made == "identity":
             return "the features of a node are its number (identity): the model cannot read new nodes"
-        kept = Rankers(run.store, graph, threads)
+        kept = Rankers(TokenStore.open(run.tokens_folder), graph, threads)
         try:
             kinds = kept.kinds
         except ConfigError as error:
