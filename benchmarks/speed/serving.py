@@ -318,7 +318,10 @@ def table(result: dict[str, Any]) -> str:
             f"memory over {memory[-1]['requests']:,} requests",
             f"{memory[1]['megabytes']:.0f} MB after the first tenth, {grown:+.0f} MB at the end",
         ],
-        ["start", f"{largest['seconds to start']:.1f} s"],
+        [
+            f"start; with {kill['kept']:,} kept nodes",
+            f"{largest['seconds to start']:.1f} s; {kill['seconds to start at last']:.1f} s",
+        ],
     ]
     return markdown_table(["load test", "measured"], rows)
 

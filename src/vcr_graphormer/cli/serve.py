@@ -40,8 +40,12 @@ def serve(
         if error.name not in ("starlette", "uvicorn"):
             raise
         raise ConfigError("serve needs starlette and uvicorn: pip install 'vcr-graphormer[serve]'") from error
+    import torch
+
     from ..runs.serving.requests import Sizes, check_sizes
 
+    # More threads make single nodes no faster, and the bits of an answer would depend on their number.
+    torch.set_num_threads(1)
     sizes = check_sizes(Sizes(body=most_bytes, nodes=most_nodes, edges=most_edges))
     typer.echo(f"opening {run} …", err=True)
     service = Service.open(run, journal=journal, token=token, sizes=sizes)

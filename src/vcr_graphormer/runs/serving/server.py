@@ -375,9 +375,6 @@ def prediction_rows(predictions: Predictions) -> list[dict[str, Any]]:
 
 def serve(service: Service, *, host: str, port: int) -> None:
     """Answer requests until SIGTERM or Ctrl-C; requests under way are finished first."""
-    import torch
     import uvicorn
 
-    # More threads make single nodes no faster, and the bits of an answer would depend on their number.
-    torch.set_num_threads(1)
     uvicorn.run(make_app(service), host=host, port=port, log_level="warning", lifespan="on", server_header=False)
