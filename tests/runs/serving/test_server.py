@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -86,6 +87,8 @@ def test_vectors_and_explanations(client: httpx.Client, run: vcr.Run) -> None:
     assert [token["name"] for token in explanation["tokens"] if token["kind"] == "self"] == ["n3"]
     of_new = client.post("/explain", json={"node": "x0", "graph": NEW}).json()
     assert (of_new["name"], of_new["label"]) == ("x0", None)
+    aimless = client.post("/explain", json={"node": "n3", "keep": True})
+    assert (aimless.status_code, error_of(aimless)[:33]) == (400, "the request has an unknown key 'k")
     wrong = client.post("/explain", json={"node": "n3", "class": "z"})
     assert (wrong.status_code, error_of(wrong)) == (400, "unknown class 'z' (known: a, b, c)")
 
@@ -335,6 +338,13 @@ def test_another_run_takes_over(run: vcr.Run, tmp_path: Path) -> None:
         assert client.post("/predict", json={"nodes": ["x0", "extra"]}).status_code == 200
         lines = (later.path / "kept.jsonl").read_text().splitlines()
         assert json.loads(lines[1]) == NEW
+        service.reload()  # its journal has the node already
+        assert client.get("/health").json()["kept"] == 1
+        shutil.copytree(later.path, tmp_path / "moved", ignore=shutil.ignore_patterns("kept.jsonl"))
+        later.path.rename(tmp_path / "old")
+        (tmp_path / "moved").rename(later.path)  # another folder of the same name, with a journal of its own
+        service.reload()
+        assert (later.path / "kept.jsonl").read_text().splitlines() == lines
         link.unlink()
         with pytest.raises(StoreError, match="is not a run folder"):
             service.reload()

@@ -75,6 +75,10 @@ class Journal:
         self._write(record)
         self.records.append(record)
 
+    def is_at(self, file: Path) -> bool:
+        """Return whether this is the file at a path; the folder may have been replaced by another one."""
+        return file.exists() and os.path.samestat(os.fstat(self._handle.fileno()), file.stat())
+
     def close(self) -> None:
         """Give the file free for other processes."""
         self._handle.close()

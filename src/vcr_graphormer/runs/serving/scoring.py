@@ -311,20 +311,22 @@ class Scorer:
         return 0 <= self._number(name) < self.num_nodes
 
     def replay(self, records: Iterable[dict[str, Any]], *, same_graph: bool = True) -> None:
-        """Keep nodes again that were kept before; of another graph, those that this one does not know.
+        """Keep nodes again that were kept before, those that are not known by now.
 
         Parameters
         ----------
         same_graph
             Whether they were kept on the graph of this run. If not, edges to nodes that are gone are left out.
         """
-        if not same_graph and self.run.graph.names is None:
+        records = list(records)
+        if records and not same_graph and self.run.graph.names is None:
             raise StoreError(
                 "nodes were kept for another graph, and nodes without names cannot be told apart: choose another "
                 "journal"
             )
         for record in records:
-            content = record if same_graph else self._unknown_part(record)
+            is_new = not any(self._is_known(str(node["id"])) for node in record["nodes"])
+            content = record if same_graph and is_new else self._unknown_part(record)
             if content["nodes"]:
                 self.with_new(read_graph(content, self.run.original, _ANY_SIZE), lambda: None, keep=True)
 

@@ -81,7 +81,7 @@ class Service:
             fingerprint, before = fresh.run.about["fingerprint"], old.journal
             same_graph = fingerprint == old.run.about["fingerprint"]
             file = (self.path / JOURNAL).resolve() if self.journal is None else self.journal
-            if before is not None and before.file == file and file.exists():
+            if before is not None and before.is_at(file):
                 fresh.replay(before.records, same_graph=same_graph)
                 fresh.journal = before
                 return fresh
@@ -89,7 +89,7 @@ class Service:
             try:
                 fresh.replay(journal.records, same_graph=journal.fingerprint == fingerprint)
                 fresh.journal = journal
-                fresh.replay(before.records if before is not None else (), same_graph=False)
+                fresh.replay(before.records if before is not None else (), same_graph=same_graph)
             except BaseException:
                 journal.close()
                 raise
@@ -310,9 +310,10 @@ async def _explain(service: Service, request: Request) -> Response:
     def explain(scorer: Scorer, nodes: list[Any]) -> dict[str, Any]:
         return scorer.explain(nodes[0], output).to_dict()
 
-    wanted = {"nodes": [node]} if "graph" not in content else {"targets": [node], "graph": content["graph"]}
-    if "graph" in content and "keep" in content:
-        wanted["keep"] = content["keep"]
+    if "graph" not in content:
+        take(content, ("node", "class"))
+        return JSONResponse(await _ask(service, {"nodes": [node]}, explain))
+    wanted = {"graph": content["graph"], "targets": [node], "keep": read_flag(content, "keep")}
     return JSONResponse(await _ask(service, wanted, explain))
 
 
