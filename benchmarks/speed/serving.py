@@ -165,7 +165,7 @@ def measure_new(runs: dict[int, Path], requests: int, folder: Path) -> list[dict
     for nodes, server in servers.items():
         server.end()
         p50, p99 = np.percentile(seconds[nodes], [50, 99])
-        row = {"nodes": nodes, "edges": EDGES_PER_NODE * nodes, "requests": len(seconds[nodes])}
+        row: dict[str, Any] = {"nodes": nodes, "edges": EDGES_PER_NODE * nodes, "requests": len(seconds[nodes])}
         row |= {"p50 ms": 1e3 * float(p50), "p99 ms": 1e3 * float(p99), "largest ms": 1e3 * max(seconds[nodes])}
         rows.append(row | {"seconds to start": server.seconds_to_start})
     return rows

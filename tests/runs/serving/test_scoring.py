@@ -402,7 +402,10 @@ def test_columns_of_a_table(tmp_path: Path) -> None:
     run = train(graph, config, tmp_path / "run")
     assert run.preparation.median is not None
     scorer = Scorer.open(run.path)
-    columns = [{"age": 31, "country": "FR", "new": False}, {"age": None, "country": "XX", "new": True}]
+    columns: list[dict[str, Any]] = [
+        {"age": 31, "country": "FR", "new": False},
+        {"age": None, "country": "XX", "new": True},
+    ]
     content = {
         "nodes": [{"id": f"x{number}", "features": row} for number, row in enumerate(columns)],
         "edges": [{"source": "x0", "target": "n5"}, {"source": "x1", "target": "x0"}],
