@@ -51,6 +51,8 @@ _NAMES = {
     "runs.predictions": ("Embeddings", "Predictions"),
     "runs.run": ("Run",),
     "runs.seeds": ("train_seeds",),
+    "runs.serving.requests": ("NewGraph",),
+    "runs.serving.scoring": ("Scorer",),
     "runs.tuning": ("Tuning", "TuningState", "TuningTrial", "tune"),
     "tokens.build": ("tokenize",),
     "tokens.growth": ("update",),
@@ -96,6 +98,8 @@ if TYPE_CHECKING:  # type checkers do not see names that are imported on first u
     from .runs.predictions import Embeddings, Predictions
     from .runs.run import Run
     from .runs.seeds import train_seeds
+    from .runs.serving.requests import NewGraph
+    from .runs.serving.scoring import Scorer
     from .runs.tuning import Tuning, TuningState, TuningTrial, tune
     from .tokens.build import tokenize
     from .tokens.config import TokenConfig
@@ -131,6 +135,7 @@ __all__ = [
     "Layout",
     "LinkRanker",
     "ModelConfig",
+    "NewGraph",
     "NodeRanker",
     "NodeTable",
     "PrecisionRecall",
@@ -142,6 +147,7 @@ __all__ = [
     "RanksError",
     "Run",
     "Schema",
+    "Scorer",
     "Split",
     "StoreError",
     "Target",

@@ -40,6 +40,19 @@ def test_scaling_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     assert between(text, "throughput") == benchmark("speed.throughput", monkeypatch).table(steps)
 
 
+def test_the_server_meets_its_goals(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = json.loads((ROOT / "results" / "serving.json").read_text())
+    text = (ROOT / "docs" / "serve.md").read_text()
+    assert between(text, "serving") == benchmark("speed.serving", monkeypatch).table(result)
+    assert (result["one new node"][-1]["nodes"], result["known nodes"]["clients"]) == (100_000, 32)
+    assert result["one new node"][-1]["p99 ms"] < 50
+    assert result["known nodes"]["nodes a second"] > 500
+    assert result["known nodes"]["lost"] == result["known nodes"]["wrong"] == result["kill"]["missing"] == 0
+    assert (result["malformed"]["requests"], result["malformed"]["5xx"]) == (10_000, 0)
+    assert (result["memory"][-1]["requests"], result["malformed"]["lost"]) == (100_000, 0)
+    assert result["memory"][-1]["megabytes"] < 1.05 * result["memory"][1]["megabytes"]
+
+
 def test_the_constants_of_resources_are_those_measured() -> None:
     """What tokenize refuses to start without is what it took, no less and not much more."""
     rows = json.loads((ROOT / "results" / "scale.json").read_text())["rows"]

@@ -23,6 +23,7 @@ from .explain import explain, report
 from .options import BUG, FAILED, INTERRUPTED, TERMINATED, with_groups
 from .output import say, say_error, say_warning
 from .run import embed, evaluate, export, predict, runs
+from .serve import serve
 from .train import tokenize, train, update
 from .tune import tune
 from .verify import verify
@@ -52,6 +53,7 @@ for command in (
     explain,
     report,
     export,
+    serve,
     runs,
     verify,
     datasets,
@@ -92,9 +94,11 @@ def ended_by_sigterm() -> Iterator[None]:
 
     METIS catches this signal and jumps to another place of the program, which crashes if another thread got it. So
     this thread, and those that start later, leave the signal to one that waits. METIS is not interrupted by it.
-    Processes of torchrun are left as they are: `training.interrupt` handles the signal there.
+    Processes of torchrun are left as they are: `training.interrupt` handles the signal there. So is the server, which
+    finishes what is under way.
     """
-    if not hasattr(signal, "sigtimedwait") or "TORCHELASTIC_RUN_ID" in os.environ:
+    handled = "TORCHELASTIC_RUN_ID" in os.environ or sys.argv[1:2] == ["serve"]
+    if not hasattr(signal, "sigtimedwait") or handled:
         yield
         return
     ended = threading.Event()

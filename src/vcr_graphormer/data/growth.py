@@ -187,7 +187,7 @@ def _extend_features(graph: Graph, features: Any, *, count: int) -> Features | N
         return None
     if not count:
         return graph.features
-    new: Any = check_features(features, count)
+    new: Any = check_features(features, count, missing=graph.schema is not None)
     if new.shape[1] != graph.num_features:
         raise GraphError(f"the new nodes have {new.shape[1]} features but the graph has {graph.num_features}")
     if isinstance(graph.features, np.ndarray):

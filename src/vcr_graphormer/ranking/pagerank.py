@@ -181,16 +181,8 @@ class Ranker(Closing):
         vectors, num_nodes = self.vectors, len(self.vectors.total)
         nodes = np.arange(num_nodes) if sources is None else check_sources(sources, num_nodes)
         ids, scores = empty_lists(len(nodes), k, np.float64)
-        kth = _entry_after(vectors, k)
-        limits = Limits(
-            first=FIRST_TOLERANCE,
-            tolerance=tolerance * (DIRECTED_TOLERANCE if self.directed else 1.0),
-            floor=FLOOR * tolerance,
-            slack=1.0,
-            back=not self.directed and tolerance <= LOOK_BACK_BELOW,
-        )
-        if len(self.arcs.indices) <= SMALL_GRAPH:
-            limits = limits._replace(first=EXACT, floor=EXACT, slack=0.0)
+        kth = entry_after(vectors, k)
+        limits = make_limits(tolerance, directed=self.directed, num_arcs=len(self.arcs.indices))
 
         def rank_blocks(own_blocks: list[NDArray[np.int64]]) -> int:
             scratch, visits = new_scratch(vectors.limit, len(kth), self.directed), 0
@@ -222,6 +214,18 @@ class Ranker(Closing):
         return RANKER_PER_NODE * graph.num_nodes
 
 
+def make_limits(tolerance: float, *, directed: bool, num_arcs: int) -> Limits:
+    """Return how far sources are pushed; in a small graph until they are exact."""
+    limits = Limits(
+        first=FIRST_TOLERANCE,
+        tolerance=tolerance * (DIRECTED_TOLERANCE if directed else 1.0),
+        floor=FLOOR * tolerance,
+        slack=1.0,
+        back=not directed and tolerance <= LOOK_BACK_BELOW,
+    )
+    return limits._replace(first=EXACT, floor=EXACT, slack=0.0) if num_arcs <= SMALL_GRAPH else limits
+
+
 def members_of(connections: Connections) -> Members:
     """Return the nodes of each super node as CSR."""
     assignment = connections.assignment
@@ -230,7 +234,7 @@ def members_of(connections: Connections) -> Members:
     return Members(ptr.astype(np.int64), node.astype(np.int32))
 
 
-def _entry_after(vectors: Vectors, k: int) -> NDArray[np.float32]:
+def entry_after(vectors: Vectors, k: int) -> NDArray[np.float32]:
     """Return entry k + 1 of each vector's list, 0 if it is shorter: without the source, k nodes score at least that."""
     kth = np.zeros(len(vectors.ptr) - 1, dtype=np.float32)
     is_long = np.diff(vectors.ptr) > k

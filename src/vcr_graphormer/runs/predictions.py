@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,12 @@ class Predictions:
     def save(self, file: str | Path, overwrite: bool = False) -> Path:
         """Write `.csv` or `.parquet` (a row per node) or `.npz` (arrays)."""
         return _save(self, Path(file), overwrite)
+
+    def part(self, rows: slice) -> Predictions:
+        """Return some consecutive rows."""
+        names = None if self.names is None else self.names[rows]
+        outputs, labels = self.probabilities[rows], self.labels[rows]
+        return replace(self, nodes=self.nodes[rows], probabilities=outputs, labels=labels, names=names)
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -227,7 +233,7 @@ def find_node(graph: Graph, node: Any) -> NDArray[np.int64]:
     return ids
 
 
-def _similar(name: str, names: list[str]) -> str:
+def similar_names(name: str, names: list[str]) -> str:
     """Return a hint with the names that contain a name."""
     similar = [other for other in names if name and name.casefold() in other.casefold()]
     if not similar:
@@ -236,7 +242,7 @@ def _similar(name: str, names: list[str]) -> str:
     return f"; {len(similar)} names contain it: {', '.join(map(repr, similar[:_MOST_NAMES]))}{more}"
 
 
-def _as_id(text: str) -> int:
+def text_to_id(text: str) -> int:
     """Return the id in a text such as `7` or `id:7`; -1 for other texts."""
     digits = text.removeprefix("id:")
     return int(digits) if digits.isdecimal() and len(digits) <= _MOST_DIGITS else -1
@@ -251,8 +257,8 @@ def _by_name(graph: Graph, names: list[str]) -> NDArray[np.int64]:
             raise GraphError(f"there is no node named {wrong!r}: the nodes have no names, give ids")
         return find_nodes(graph, np.asarray([int(name) for name in names]))
     id_of = {str(name): node for node, name in enumerate(graph.names)}
-    ids = [id_of.get(name, _as_id(name)) for name in names]
+    ids = [id_of.get(name, text_to_id(name)) for name in names]
     missing = next((name for name, node in zip(names, ids, strict=True) if node < 0), None)
     if missing is not None:
-        raise GraphError(f"there is no node named {missing!r}{_similar(missing, list(id_of))}")
+        raise GraphError(f"there is no node named {missing!r}{similar_names(missing, list(id_of))}")
     return find_nodes(graph, np.asarray(ids, dtype=np.int64))

@@ -29,6 +29,35 @@ class Arcs(NamedTuple):
     weights: Any  # float32 [arcs] or [0]
 
 
+class LooseArcs(NamedTuple):
+    """The same with rows in any place, so that a row can grow: it moves to the end (`ranking.live`)."""
+
+    start: Any  # int64 [room]
+    stop: Any  # int64 [room]
+    indices: Any  # uint32
+    weights: Any  # float32, or [0]
+
+
+def row_start(arcs: Any, v: Any) -> Any:
+    """Return the first arc of v; compiled for both kinds of arcs."""
+    raise NotImplementedError
+
+
+def row_stop(arcs: Any, v: Any) -> Any:
+    """Return the arc after the last one of v; compiled for both kinds of arcs."""
+    raise NotImplementedError
+
+
+@nb.extending.overload(row_start, inline="always")
+def _row_start(arcs, v):
+    return (lambda arcs, v: arcs.indptr[v]) if "indptr" in arcs.fields else (lambda arcs, v: arcs.start[v])
+
+
+@nb.extending.overload(row_stop, inline="always")
+def _row_stop(arcs, v):
+    return (lambda arcs, v: arcs.indptr[v + 1]) if "indptr" in arcs.fields else (lambda arcs, v: arcs.stop[v])
+
+
 class Scratch(NamedTuple):
     """Working memory of one thread, O(n); between two sources the state is zero but for LIMIT."""
 
@@ -72,7 +101,7 @@ def push_node(v, own_edge, arcs, total, assignment, scratch, absorbed, tail, cou
     weighted = len(arcs.weights) > 0
     # The queue is a ring whose length is a power of two, so that `& wrap` takes the index modulo the length.
     end, reached, wrap = np.uint64(tail), np.uint64(count), np.uint64(len(queue) - 1)
-    for e in range(np.uint64(arcs.indptr[v]), np.uint64(arcs.indptr[v + 1])):
+    for e in range(np.uint64(row_start(arcs, v)), np.uint64(row_stop(arcs, v))):
         w = arcs.indices[e]
         old = state[w, RESIDUAL]
         new = old + (sent * arcs.weights[e] if weighted else sent)
@@ -103,7 +132,7 @@ def settle(arcs, total, assignment, scratch, absorbed, count, tolerance, restart
     while head != tail:
         v = queue[head]
         head = (head + 1) & wrap
-        visits += arcs.indptr[v + 1] - arcs.indptr[v]
+        visits += row_stop(arcs, v) - row_start(arcs, v)
         tail, count = push_node(
             v, v != apart, arcs, total, assignment, scratch, absorbed, tail, count, tolerance, restart
         )
@@ -140,7 +169,7 @@ def look_back(arcs, vector_of, volume, scratch, count, coefficient, restart):
         if state[w, SETTLED] == 0.0 or state[w, LIMIT] == np.inf:
             continue
         gain = 0.0
-        for e in range(np.uint64(arcs.indptr[w]), np.uint64(arcs.indptr[w + 1])):
+        for e in range(np.uint64(row_start(arcs, w)), np.uint64(row_stop(arcs, w))):
             v = arcs.indices[e]
             q = np.uint64(vector_of[v])
             x = state[v, RESIDUAL] / state[v, LIMIT] - density[q]
@@ -148,7 +177,7 @@ def look_back(arcs, vector_of, volume, scratch, count, coefficient, restart):
                 x *= arcs.weights[e]
             gain += x
             coefficient[q] -= x
-        visits += arcs.indptr[w + 1] - arcs.indptr[w]
+        visits += row_stop(arcs, w) - row_start(arcs, w)
         gain *= 1.0 - restart
         state[w, SCORE] += restart * gain
         coefficient[vector_of[w]] += gain
@@ -168,7 +197,7 @@ def follow_arcs(u, apart, limit, arcs, assignment, members, stamp, queue, now):
     while head < tail <= limit:
         v = queue[head]
         head += 1
-        for e in range(arcs.indptr[v], arcs.indptr[v + 1]):
+        for e in range(row_start(arcs, v), row_stop(arcs, v)):
             w = arcs.indices[e]
             if stamp[w] != now and tail <= limit:
                 stamp[w] = now

@@ -11,7 +11,21 @@ import numba as nb
 import numpy as np
 
 from .heap import offer, unload
-from .push import LIMIT, RESIDUAL, SCORE, SETTLED, clear, close, follow_arcs, jit, look_back, push_node, settle
+from .push import (
+    LIMIT,
+    RESIDUAL,
+    SCORE,
+    SETTLED,
+    clear,
+    close,
+    follow_arcs,
+    jit,
+    look_back,
+    push_node,
+    row_start,
+    row_stop,
+    settle,
+)
 
 # Only for sums without branches: the order of additions may follow the vector units of the processor.
 fast = nb.njit(nogil=True, cache=True, fastmath=True)
@@ -182,7 +196,7 @@ def walk(u, own_edge, arcs, vectors, assignment, scratch, coefficient, score, no
     scratch.state[u, RESIDUAL] = 1.0
     scratch.touched[0] = u
     _, count = push_node(u, own_edge, arcs, vectors.total, assignment, scratch, coefficient, 0, 1, np.inf, restart)
-    visits = arcs.indptr[u + 1] - arcs.indptr[u]
+    visits = row_stop(arcs, u) - row_start(arcs, u)
     count, more = settle(arcs, vectors.total, assignment, scratch, coefficient, count, first, restart, apart)
     visits += more
     bar = local_bar(scratch, count, u, restart, score, node)

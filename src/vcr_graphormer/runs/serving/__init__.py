@@ -1,0 +1,1 @@
+"""Serve a run: score known and new nodes in milliseconds, over HTTP."""

@@ -1,0 +1,137 @@
+"""`serve` as a process of its own: kill -9 loses nothing, SIGTERM lets it finish, SIGHUP takes another run."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import vcr_graphormer as vcr
+from tests.runs.serving.test_scoring import FEATURES, train
+from tests.support.command import run as call
+from tests.support.runs import CONFIG, named_graph
+from vcr_graphormer.cli.serve import read_token
+from vcr_graphormer.errors import ConfigError, StoreError
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> vcr.Run:
+    return train(named_graph(), CONFIG, tmp_path_factory.mktemp("command") / "run")
+
+
+class Server:
+    """A process that serves, and a client of it."""
+
+    def __init__(self, run: Path, *options: str) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        command = [sys.executable, "-m", "vcr_graphormer", "serve", str(run), "--port", str(self.port), *options]
+        environment = {name: value for name, value in os.environ.items() if name != "VCR_TOKEN"}
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=60)
+        while True:
+            assert self.process.poll() is None, self.process.stderr and self.process.stderr.read()
+            try:
+                self.client.get("/health")
+                return
+            except httpx.TransportError:
+                time.sleep(0.1)
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """Send a signal and return the exit status and what was printed."""
+        self.process.send_signal(how)
+        _, text = self.process.communicate(timeout=120)
+        self.client.close()
+        return self.process.returncode, text
+
+
+def new_node(name: str, neighbour: str) -> dict[str, Any]:
+    node = {"id": name, "features": FEATURES[0].tolist()}
+    return {"graph": {"nodes": [node], "edges": [{"source": name, "target": neighbour}]}, "keep": True}
+
+
+def test_nothing_is_lost_by_kill(run: vcr.Run, tmp_path: Path) -> None:
+    journal = ("--journal", str(tmp_path / "kept.jsonl"))
+    server = Server(run.path, *journal)
+    answers = [server.client.post("/predict", json=new_node(f"x{number}", "n5")).json() for number in range(5)]
+    assert server.end(signal.SIGKILL)[0] == -signal.SIGKILL
+    server = Server(run.path, *journal)
+    assert server.client.get("/health").json()["kept"] == 5
+    again = [server.client.post("/predict", json={"nodes": [f"x{number}"]}).json() for number in range(5)]
+    assert again == answers
+    code, text = server.end()
+    assert code in (0, -signal.SIGTERM)
+    assert "155 nodes (5 of them kept)" in text
+    assert "open to all who can reach it" in text
+    assert "Traceback" not in text
+
+
+def test_requests_under_way_are_answered_on_sigterm_and_while_a_run_is_replaced(run: vcr.Run, tmp_path: Path) -> None:
+    link = tmp_path / "current"
+    link.symlink_to(run.path)
+    (tmp_path / "token").write_text("s3cret\n")
+    server = Server(link, "--token-file", str(tmp_path / "token"), "--journal", str(tmp_path / "kept.jsonl"))
+    headers = {"Authorization": "Bearer s3cret"}
+    statuses, stop = list[int](), threading.Event()
+
+    def ask() -> None:
+        with httpx.Client(base_url=str(server.client.base_url), timeout=60, headers=headers) as client:
+            while not stop.is_set():
+                try:
+                    statuses.append(client.post("/predict", json={"nodes": ["n3", "n4"]}).status_code)
+                except httpx.ConnectError:  # after SIGTERM no new connection is taken
+                    return
+                except httpx.TransportError as error:
+                    # A kept-alive connection may be closed between two requests, never within one.
+                    assert stop.is_set() or "disconnected without sending" in str(error)
+                    return
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    grown = run.original.extend(names=["extra"], features=FEATURES[1:2], edges=(["extra"], ["n1"]))
+    later = train(grown, CONFIG, tmp_path / "later")
+    link.unlink()
+    link.symlink_to(later.path)
+    server.process.send_signal(signal.SIGHUP)
+    while server.client.get("/health").json()["nodes"] != 151:
+        time.sleep(0.05)
+    assert server.client.post("/predict", json={"nodes": ["extra"]}, headers=headers).status_code == 200
+    assert server.client.post("/predict", json={"nodes": ["extra"]}).status_code == 401
+    code, text = server.end()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert code in (0, -signal.SIGTERM)
+    assert set(statuses) == {200}
+    assert "now serving" in text
+    assert "Traceback" not in text
+
+
+def test_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VCR_TOKEN", raising=False)
+    assert read_token(None) is None
+    monkeypatch.setenv("VCR_TOKEN", "from outside")
+    assert read_token(None) == "from outside"
+    file = tmp_path / "token"
+    with pytest.raises(StoreError, match="cannot read the token"):
+        read_token(file)
+    file.write_text("\n")
+    with pytest.raises(ConfigError, match="is empty: write a token into it"):
+        read_token(file)
+    file.write_text("from a file\n")
+    assert read_token(file) == "from a file"
+
+
+def test_wrong_options(run: vcr.Run, tmp_path: Path) -> None:
+    assert "is not a run folder" in call("serve", str(tmp_path), code=1)
+    text = call("serve", str(run.path), "--most-nodes", "0", code=1)
+    assert "the largest number of nodes is 0; it must be 1 or more" in text
