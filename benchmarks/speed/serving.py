@@ -4,7 +4,8 @@
 
 Generated graphs with 10 edges per node and 64 features; the default model, trained for one epoch. The server is a
 process of its own; the clients share the same two cores. One new node has five edges. Latency is what a client sees.
-Everything but the first table is measured on the largest graph. Writes results/serving.json.
+Everything but the first part is measured on the largest graph. Writes results/serving.json, with the load average of
+the machine before and after each part.
 """
 
 from __future__ import annotations
@@ -29,11 +30,13 @@ from typing import Any
 import numpy as np
 
 import vcr_graphormer as vcr
-from benchmarks.common import markdown_table, new_parser, print_table, write_result
+from benchmarks.common import markdown_table, new_parser, write_result
+from vcr_graphormer.base.files import read_json
 
 SIZES = (10_000, 100_000)
 EDGES_PER_NODE, FEATURES, CLASSES = 10, 64, 10
 NEIGHBOURS = 5  # edges of a new node
+PARTS = ("one new node", "known nodes", "malformed", "memory", "kill")
 PIECES = 10  # measurements of memory
 TURNS = 20  # of the graphs, while the latency of a new node is measured
 
@@ -334,6 +337,7 @@ def make_parser() -> argparse.ArgumentParser:
     """Return the options of this benchmark."""
     parser = new_parser(__doc__, data=False, out="results/serving.json")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="numbers of nodes")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure (default: all)")
     parser.add_argument("--new", type=int, default=2000, help="requests with one new node")
     parser.add_argument("--known", type=int, default=20_000, help="requests for known nodes")
     parser.add_argument("--clients", type=int, default=32)
@@ -345,21 +349,32 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Measure, print and write."""
+    """Measure the parts that are asked for, print and write; other parts stay as they are in the file."""
     arguments = make_parser().parse_args()
+    result: dict[str, Any] = {}
+    if arguments.out.is_file():
+        result = {part: value for part, value in read_json(arguments.out).items() if part in (*PARTS, "load average")}
+    load = result.setdefault("load average", {})
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         runs = {size: make_run(size, arguments.folder or folder) for size in arguments.sizes}
-        result: dict[str, Any] = {"load average before": os.getloadavg()[0]}
-        result["one new node"] = measure_new(runs, arguments.new, folder)
         size, run = max(runs.items())
-        server = Server(run, folder / "kept.jsonl")
-        result["known nodes"] = measure_known(server, size, arguments.known, arguments.clients)
-        result["malformed"] = measure_malformed(server, size, arguments.malformed)
-        result["memory"] = measure_memory(server, size, arguments.requests)
-        server.end()
-        result["kill"] = measure_kill(run, size, folder, arguments.kills)
-        result["load average after"] = os.getloadavg()[0]
-    print_table(result["one new node"])
-    print(table(result))
+        measures: dict[str, Callable[[Server], Any]] = {
+            "known nodes": lambda server: measure_known(server, size, arguments.known, arguments.clients),
+            "malformed": lambda server: measure_malformed(server, size, arguments.malformed),
+            "memory": lambda server: measure_memory(server, size, arguments.requests),
+        }
+        for part in arguments.parts:
+            before = os.getloadavg()[0]
+            if part == "one new node":
+                result[part] = measure_new(runs, arguments.new, folder)
+            elif part == "kill":
+                result[part] = measure_kill(run, size, folder, arguments.kills)
+            else:
+                server = Server(run, folder / "kept.jsonl")
+                result[part] = measures[part](server)
+                server.end()
+            load[part] = {"before": before, "after": os.getloadavg()[0]}
+    if set(PARTS) <= result.keys():
+        print(table(result))
     write_result(arguments.out, result)
