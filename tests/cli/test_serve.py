@@ -132,6 +132,6 @@ def test_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_wrong_options(run: vcr.Run, tmp_path: Path) -> None:
-    assert "is not a run folder" in call("serve", str(tmp_path), code=1)
-    text = call("serve", str(run.path), "--most-nodes", "0", code=1)
+    assert "is not a run folder" in call("serve", str(tmp_path), code=2)
+    text = call("serve", str(run.path), "--most-nodes", "0", code=2)
     assert "the largest number of nodes is 0; it must be 1 or more" in text

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ...data.columns.schema import Schema
 from ...data.contract import check_features
 from ...data.graph import Graph
-from ...data.columns.schema import Schema
 from ...errors import ConfigError, GraphError
 
 MOST_TEXT = 80  # characters of a value that an error repeats
