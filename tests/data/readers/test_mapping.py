@@ -275,6 +275,17 @@ def test_a_known_schema_is_applied_by_name(tmp_path: Path) -> None:
         load([nodes], [edges], schema=first.schema)
 
 
+def test_categories_are_read_as_written(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text("id,zip,y\na,01234,-1\nb,1234,1\nc,00501,1\n")
+    (tmp_path / "edges.csv").write_text("source,target\na,b\nb,c\n")
+    nodes = NodeTable(str(tmp_path / "nodes.csv"), categories=("zip",))
+    graph, _ = read_mapped([nodes], [EdgeTable(str(tmp_path / "edges.csv"))], Wanted(), problems=Problems())
+    assert graph.feature_names == ("zip=00501", "zip=01234", "zip=1234", "zip=other")
+    assert np.asarray(graph.features).tolist() == [[0, 1, 0, 0], [0, 0, 1, 0], [1, 0, 0, 0]]
+    assert graph.labels is not None
+    assert (graph.labels.tolist(), graph.class_names) == ([0, 1, 1], ("-1", "1"))
+
+
 def test_the_index_of_a_pandas_table_is_no_feature(tmp_path: Path) -> None:
     """Findings 3.2: `__index_level_0__` in features.parquet became a feature, without a word."""
     (tmp_path / "edges.csv").write_text("source,target,kind\n0,1,call\n1,2,mail\n")

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from ...base.problems import Problems
 from ..contract import Features
 from ..graph import Graph
-from .schema import CATEGORY, OTHER, WORDS, Column, Schema
+from .schema import CATEGORY, OTHER, UNKNOWN, WORDS, Column, Schema
 
 _ROWS_AT_ONCE = 1 << 16  # bounds the working memory
 # The features of a graph whose sum is one feature of the schema, by place, and a number that is added.
@@ -120,7 +120,7 @@ def _match_classes(graph: Graph, classes: tuple[str, ...], problems: Problems) -
             problems.add(f"class {count - 1} is in the data but the model knows only {len(classes)} classes")
         return replace(graph, class_names=classes)
     used = np.flatnonzero((labels != -1).any(axis=0)) if labels.ndim == 2 else np.unique(labels[labels >= 0])
-    for name in (names[place] for place in used if names[place] not in classes):
+    for name in (names[place] for place in used if names[place] not in (*classes, UNKNOWN)):
         problems.add(f"unknown class '{name}'; the classes are {', '.join(classes)}")
     place_of = {name: place for place, name in enumerate(classes)}
     places = np.array([place_of.get(name, -1) for name in names])

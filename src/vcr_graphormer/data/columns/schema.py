@@ -31,6 +31,8 @@ _VERSION = 1
 _ROWS_AT_ONCE = 1 << 13
 WORDS = {NUMBER: "numbers", FLAG: "true and false", DATE: "dates", CATEGORY: "categories", TEXT: "text"}
 _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+_MOST_FREE_CLASSES = 20  # different numbers up to which a label column may have mostly different ones
+UNKNOWN = "-1"  # what arrays and some tables write for an unknown class
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__|unnamed: 0|index|level_0|", re.IGNORECASE)
 
 
@@ -74,7 +76,7 @@ class Schema:
     id, label : str or None
         The columns of node ids and of labels.
     classes : tuple of str or None
-        The name of each class id; None if labels are numbers.
+        The name of each class id; None if labels are true and false, or targets of a regression.
     ignored : tuple of str
         Columns that were there and are not used.
 
@@ -101,9 +103,13 @@ class Schema:
         label: str | None = None,
         categories: Iterable[str] = (),
         drop: Iterable[str] = (),
+        targets: bool = False,
         problems: Problems | None = None,
     ) -> Schema:
         """Decide what becomes of each column of a table. Of labels only the names of classes are read.
+
+        Whole numbers are names of classes, too, so that 1 stays 1 in a later table. -1 is an unknown class, unless it is
+        one of only two.
 
         Parameters
         ----------
@@ -113,6 +119,8 @@ class Schema:
             Columns whose values become one feature each. Text of other columns is not used; a note says so.
         drop
             Columns that are not used, without a note.
+        targets
+            Whether labels are numbers to be predicted (regression), and not classes.
         problems
             Collects problems and notes; without it, problems are raised as one error.
         """
@@ -131,7 +139,10 @@ class Schema:
                 continue
             column = None if name in drop else _learn_column(name, values, name in categories, problems=found)
             used.append(column) if column is not None else ignored.append(name)
-        schema = cls(tuple(used), id, label, _learn_classes(table, label), tuple(ignored))
+        classes = None
+        if label is not None and table.column_names.count(label) == 1:
+            classes = _learn_classes(label, table.column(label), targets=targets, problems=found)
+        schema = cls(tuple(used), id, label, classes, tuple(ignored))
         for name, count in Counter(schema.feature_names).items():
             if count > 1:
                 found.add(f"{count} features would be called '{name}'; rename a column")
@@ -202,8 +213,8 @@ class Schema:
     def encode_labels(self, table: pa.Table, problems: Problems | None = None) -> NDArray[Any] | None:
         """Return the labels of a table, or None if it has no column of labels.
 
-        Names of classes become int64 class ids, -1 where one is missing. Numbers stay numbers: integers, or float64
-        with NaN where one is missing. A class that the schema does not know is a problem.
+        Names of classes become int64 class ids, -1 where one is missing. Without classes, numbers stay numbers:
+        integers, or float64 with NaN where one is missing. A class that the schema does not know is a problem.
         """
         if self.label is None or self.label not in table.column_names:
             return None
@@ -212,8 +223,8 @@ class Schema:
         labels: NDArray[Any]
         if self.classes is not None:
             labels = _places(_texts(values), self.classes)
-            unknown = sorted(_distinct(values).keys() - set(self.classes))
-            for name in unknown:
+            unknown = _distinct(values).keys() - set(self.classes)
+            for name in sorted(unknown - {UNKNOWN} if type_ == NUMBER else unknown):
                 found.add(f"unknown class '{name}'; the classes are {', '.join(self.classes)}", column=self.label)
         elif type_ in (NUMBER, FLAG, EMPTY):
             import pyarrow as pa
@@ -222,7 +233,8 @@ class Schema:
             if values.null_count == 0 and (pa.types.is_integer(values.type) or type_ == FLAG):
                 labels = np.asarray(values.cast(pa.int64()).to_numpy())
         else:
-            found.add(f"must hold numbers, but holds {WORDS.get(type_, type_)}", column=self.label)
+            rule = "labels must be numbers" + ("" if type_ == TEXT else ", texts, or true and false")
+            found.add(f"holds {WORDS.get(type_, type_)}; {rule}", column=self.label)
             labels = np.full(len(table), -1, dtype=np.int64)
         if problems is None:
             found.raise_any()
@@ -320,11 +332,30 @@ def _learn_values(values: pa.ChunkedArray) -> tuple[str, ...]:
     return tuple(sorted(frequent[:MOST_VALUES]))
 
 
-def _learn_classes(table: pa.Table, label: str | None) -> tuple[str, ...] | None:
-    """Return the names of classes in alphabetical order; None if labels are not text."""
-    if label is None or table.column_names.count(label) != 1 or _type_of(table.column(label).type) != TEXT:
+def _learn_classes(label: str, values: pa.ChunkedArray, *, targets: bool, problems: Problems) -> tuple[str, ...] | None:
+    """Return the names of classes, texts in alphabetical order and numbers by size; None if there are none."""
+    type_ = _type_of(values.type)
+    if type_ == TEXT:
+        return tuple(sorted(_distinct(values)))
+    if type_ != NUMBER or targets:
         return None
-    return tuple(sorted(_distinct(table.column(label))))
+    numbers = _numbers(values)
+    whole = np.isnan(numbers) | ((numbers == np.floor(numbers)) & (np.abs(numbers) < 2**53))
+    regression = 'for numbers to be predicted set data.task = "regression"'
+    if not whole.all():
+        row = int(np.argmin(whole))
+        text = f"the label is {numbers[row]:g}; classes are whole numbers or texts; {regression}"
+        problems.add(text, row=row, column=label)
+        return None
+    distinct = np.unique(numbers[~np.isnan(numbers)]).astype(np.int64)
+    if len(distinct) > _MOST_FREE_CLASSES and 2 * len(distinct) > np.count_nonzero(~np.isnan(numbers)):
+        problems.add(f"holds {len(distinct):,} different numbers, too many for classes; {regression}", column=label)
+        return None
+    classes = [str(number) for number in distinct.tolist()]
+    if UNKNOWN in classes and len(classes) > 2:
+        classes.remove(UNKNOWN)
+        problems.note("-1 is taken for an unknown label", column=label)
+    return tuple(classes) or None
 
 
 def _counts_rows(name: str, values: pa.ChunkedArray) -> bool:
@@ -365,6 +396,8 @@ def _texts(values: pa.ChunkedArray) -> pa.ChunkedArray:
         with suppress(pa.ArrowInvalid):  # not all are whole
             values = values.cast(pa.int64())
     texts = compute.utf8_trim_whitespace(values.cast(pa.string()))
+    if compute.any(compute.ends_with(texts, ".0")).as_py():  # floats in a text file
+        texts = compute.replace_substring_regex(texts, r"^(-?(?:0|[1-9][0-9]*))\.0$", r"\1")
     return compute.if_else(compute.equal(texts, ""), None, texts)
 
 

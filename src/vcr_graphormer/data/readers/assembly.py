@@ -188,14 +188,18 @@ def _read_nodes(
         for name in names:
             _find(source, name, (), what=what, problems=found)
     dropped = [name for name in table.drop if name in source.names and name not in (id, label, table.time)]
-    content = source.read(text=[id] if id else [], problems=found, leave_out=dropped)
+    # Categories as written, so that the post code 01234 does not become the number 1234.
+    known = wanted.schema.columns if wanted.schema is not None else ()
+    texts = {id, *table.categories, *(column.name for column in known if column.type == CATEGORY)} - {label, table.time}
+    content = source.read(text=[name for name in source.names if name in texts], problems=found, leave_out=dropped)
     # A column may have an empty name, such as the index of a pandas table, and time = "" names none.
     time = content.column(table.time) if table.time and table.time in content.column_names else None
     ids = None if id is None else _ids(content, id, found)
     columns = content.drop_columns([table.time]) if time is not None else content
     categories = [name for name in table.categories if name != table.time]
     if wanted.schema is None:
-        schema = Schema.learn(columns, id=id, label=label, categories=categories, problems=found)
+        targets = wanted.task in TASKS and TASKS[wanted.task].gives_values
+        schema = Schema.learn(columns, id=id, label=label, categories=categories, targets=targets, problems=found)
         if dropped:
             schema = replace(schema, ignored=(*schema.ignored, *dropped))
     else:
@@ -616,8 +620,8 @@ def _labels(
         found = part.schema.encode_labels(part.table, part.problems)
         if found is None:
             return None, None
-        if found.dtype.kind == "f" and not gives_values and _are_whole(found):
-            found = np.where(np.isnan(found), -1, found).astype(np.int64)  # an empty cell is an unknown class
+        if found.dtype.kind == "f" and not gives_values:  # true and false, or no value at all
+            found = np.where(np.isnan(found), -1, found).astype(np.int64)
         if own is None:
             return found, part.schema.classes
         unknown = -1 if found.dtype.kind in "iu" else unknown_label(wanted.task)
@@ -626,11 +630,6 @@ def _labels(
         labels[own] = found
         return labels, part.schema.classes
     return None, None
-
-
-def _are_whole(values: NDArray[Any]) -> bool:
-    known = values[~np.isnan(values)]
-    return bool(np.isfinite(known).all() and (known == np.floor(known)).all() and (np.abs(known) < 2**53).all())
 
 
 def _times(nodes: Sequence[_Nodes], rows: Sequence[NDArray[np.int64] | None], *, num_nodes: int) -> Any:
