@@ -33,6 +33,7 @@ WORDS = {NUMBER: "numbers", FLAG: "true and false", DATE: "dates", CATEGORY: "ca
 _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 _MOST_FREE_CLASSES = 20  # different numbers up to which a label column may have mostly different ones
 UNKNOWN = "-1"  # what arrays and some tables write for an unknown class
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__|unnamed: 0|index|level_0|", re.IGNORECASE)
 
 
@@ -108,8 +109,8 @@ class Schema:
     ) -> Schema:
         """Decide what becomes of each column of a table. Of labels only the names of classes are read.
 
-        Whole numbers are names of classes, too, so that 1 stays 1 in a later table. -1 is an unknown class, unless it is
-        one of only two.
+        Whole numbers are names of classes, too, so that 1 stays 1 in a later table. Beside two or more others, -1 is an
+        unknown class.
 
         Parameters
         ----------
@@ -313,6 +314,13 @@ def _learn_column(name: str, values: pa.ChunkedArray, category: bool, *, problem
         problems.add(
             f"holds numbers, but also '{first}'; correct or empty it, or name the column in categories or drop",
             row=row,
+            column=name,
+        )
+        return None
+    if all(_DECIMAL_COMMA.fullmatch(text) or _is_number(text) for text in counts):
+        problems.add(
+            f"holds numbers with a decimal comma, such as '{next(iter(texts))}'; write a point, or name the column in "
+            f"categories or drop",
             column=name,
         )
         return None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import itertools
+import mmap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -158,7 +160,10 @@ class TextFile:
         """Return the number of comment lines, the delimiter and the names of the columns."""
         comments, sample = first_lines(self.file)
         delimiter = find_delimiter(sample)
-        header = next(csv.reader(sample[:1], delimiter=delimiter, skipinitialspace=True))
+        try:
+            header = next(csv.reader(sample, delimiter=delimiter, skipinitialspace=True))
+        except csv.Error as error:
+            raise GraphError(f"{self.file} has no line of column names: {error}") from error
         return comments, delimiter, [name.strip() for name in header]
 
     @property
@@ -174,27 +179,42 @@ class TextFile:
     def _line_of(self, row: int) -> int:
         return int(self._good_lines[row])
 
+    def _rows(self) -> Iterator[tuple[int, int]]:
+        """Yield the first line and the number of columns of each row below the header; a quoted text may have lines."""
+        comments, delimiter, _ = self._top
+        with self.file.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+            content = (" ".join(line.split()) + "\n" for line in lines) if delimiter == " " else lines
+            reader = csv.reader(itertools.islice(content, comments, None), delimiter=delimiter)
+            first, seen_header = comments + 1, False
+            try:
+                for row in reader:
+                    if row and seen_header:
+                        yield first, len(row)
+                    seen_header = seen_header or bool(row)
+                    first = comments + reader.line_num + 1
+            except csv.Error as error:
+                where = f"{self.file} line {comments + reader.line_num}"
+                raise GraphError(f"{where}: {error}; shorten the text, or store the table as parquet") from error
+
     @cached_property
     def _ragged(self) -> list[tuple[int, int]]:
-        """Return (line, columns) of the lines that have another number of columns than the header."""
-        comments, delimiter, names = self._top
-        found = []
-        with self.file.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
-            for number, line in enumerate(lines, 1):
-                if number <= comments or not line.strip("\r\n"):
-                    continue
-                content = " ".join(line.split()) if delimiter == " " else line
-                count = len(next(csv.reader([content], delimiter=delimiter), []))
-                if count != len(names):
-                    found.append((number, count))
-        return found
+        """Return (line, columns) of the rows that have another number of columns than the header."""
+        return [(line, count) for line, count in self._rows() if count != len(self.names)]
 
     @cached_property
     def _good_lines(self) -> NDArray[np.int64]:
         """Return the line of each row that can be read."""
+        if self._has_quotes or self._skips:
+            width = len(self.names)
+            return np.array([line for line, count in self._rows() if count == width or not self._skips])
         lines = _data_lines(self.file)
-        lines = lines[lines > self._top[0]][1:]
-        return np.setdiff1d(lines, [line for line, _ in self._ragged]) if self._skips else lines
+        return lines[lines > self._top[0]][1:]
+
+    @cached_property
+    def _has_quotes(self) -> bool:
+        """Return whether a text may be quoted, and so have line ends in it."""
+        with self.file.open("rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return content.find(b'"') >= 0
 
     @property
     def _skips(self) -> bool:
@@ -207,7 +227,9 @@ class TextFile:
         handler = (lambda _: "skip") if self._skips else None
         return {
             "read_options": arrow_csv.ReadOptions(skip_rows=comments + 1, column_names=names, block_size=block),
-            "parse_options": arrow_csv.ParseOptions(delimiter=delimiter, invalid_row_handler=handler),
+            "parse_options": arrow_csv.ParseOptions(
+                delimiter=delimiter, invalid_row_handler=handler, newlines_in_values=self._has_quotes
+            ),
             "convert_options": arrow_csv.ConvertOptions(column_types=dict(types), include_columns=columns),
         }
 
@@ -284,7 +306,7 @@ class WrongTypeError(GraphError):
 def open_source(file: Path) -> Source:
     """Return the table in a file; nothing is read yet."""
     if not file.is_file():
-        raise StoreError(f"{file} does not exist")
+        raise StoreError(f"{file} is a folder; name a file" if file.is_dir() else f"{file} does not exist")
     ending = file.suffix.lower()
     if ending not in MAPPED:
         raise StoreError(f"{file} has the ending '{file.suffix}'; tables of a mapping end in {', '.join(MAPPED)}")
@@ -330,6 +352,9 @@ def texts_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
+    if pa.types.is_decimal(column.type):  # numbers of a database
+        with suppress(pa.ArrowInvalid):  # not all are whole, or they are larger
+            column = column.cast(pa.int64())
     if pa.types.is_floating(column.type):
         column = compute.if_else(compute.is_nan(column), None, column)
         try:

@@ -188,7 +188,7 @@ def first_lines(file: Path) -> tuple[int, list[str]]:
                 elif len(sample) == _SAMPLE:
                     break
     except UnicodeDecodeError as error:
-        raise StoreError(f"{file} is not a UTF-8 text file: {error}") from error
+        raise StoreError(f"{file} is not a UTF-8 text file: {error}; save it as UTF-8") from error
     if not sample:
         raise StoreError(f"{file} has no data line")
     with file.open("rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -208,7 +208,10 @@ def find_delimiter(sample: list[str]) -> str:
     If none does, return the first that occurs in the first line, else a comma.
     """
     for delimiter in _DELIMITERS:
-        counts = {len(row) for row in csv.reader(sample, delimiter=delimiter, skipinitialspace=True)}
+        try:
+            counts = {len(row) for row in csv.reader(sample, delimiter=delimiter, skipinitialspace=True)}
+        except csv.Error:  # a very long text
+            continue
         if len(counts) == 1 and counts != {1}:
             return delimiter
     return next((delimiter for delimiter in _DELIMITERS if delimiter in sample[0]), ",")
