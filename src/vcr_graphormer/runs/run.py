@@ -469,6 +469,8 @@ class Run:
             "task": self.task,
             "class_names": None if self.graph.class_names is None else list(self.graph.class_names),
             "target_scale": self.about["scale"],
+            "threshold": None if self.threshold is None else asdict(self.threshold),
+            "schema": self.schema.to_dict(),
             "preparation": self.preparation.to_dict(),
             "tokens": self.store.settings.to_dict(),
             "package": f"vcr-graphormer {__version__}",

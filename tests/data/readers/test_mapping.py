@@ -336,6 +336,27 @@ def test_labels_of_no_node_are_refused(tmp_path: Path) -> None:
         read_mapped(nodes, [EdgeTable(str(tmp_path / "edges.csv"))], Wanted(), problems=Problems())
 
 
+def test_later_frames_are_read_by_a_schema() -> None:
+    people = {"id": ["a", "b", "c", "z"], "age": [1.0, 2.0, 3.0, 4.0], "town": ["Ulm", "Rom"] * 2, "job": [3, 5] * 2}
+    calls = {"source": ["a", "a", "a"], "target": ["b", "c", "z"]}
+    first = Graph.from_frames(people, calls, label="job", categories=["town"])
+    later = {
+        "job": [5, None, -1, 3],
+        "town": ["Rom", "Bari", None, None],
+        "age": [None] * 4,
+        "id": ["a", "b", "c", "z"],
+    }
+    graph = Graph.from_frames(later, calls, label="job", schema=first.schema)
+    assert graph.feature_names == first.feature_names == ("age", "town=Rom", "town=Ulm", "town=other")
+    nan = np.nan
+    np.testing.assert_array_equal(graph.features, np.array([[nan, 1, 0, 0], [nan, 0, 0, 1], *[[nan, 0, 0, 0]] * 2]))
+    assert graph.class_names == first.class_names == ("3", "5")
+    assert graph.labels is not None
+    assert graph.labels.tolist() == [1, -1, -1, 0]
+    with pytest.raises(GraphError, match="column 'job': unknown class '4'; the classes are 3, 5"):
+        Graph.from_frames({**later, "job": [4, 3, 3, 3]}, calls, label="job", schema=first.schema)
+
+
 def test_types_of_ids_and_weights() -> None:
     ids = [Decimal(1), Decimal(2)]
     graph = Graph.from_frames({"id": ids}, {"source": ids[:1], "target": [2.0], "weight": [Decimal("1.5")]})

@@ -83,7 +83,7 @@ def _find(column: Column, graph: Graph, problems: Problems) -> list[_Source]:
     if unknown and np.asarray(graph.features)[:, others[-1]].any():
         problems.add(
             f"'{unknown[0]}' cannot be told from other rare values, which this graph has together as '{OTHER}': make "
-            f"it with the schema of the run",
+            f"it by Graph.from_frames(…, schema=run.schema)",
             column=column.name,
         )
     own_places = [[places[f"{column.name}={value}"]] if value in own.values else [] for value in column.values]

@@ -304,7 +304,7 @@ def _learn_column(name: str, values: pa.ChunkedArray, category: bool, *, problem
     if type_ != TEXT:
         return Column(name, type_)
     counts = _distinct(values)
-    texts = {text: count for text, count in counts.items() if not _is_number(text)}
+    texts = {text: count for text, count in counts.items() if not is_number_text(text)}
     if 2 * sum(texts.values()) < sum(counts.values()):
         first = next(iter(texts), None)
         if first is None:
@@ -317,7 +317,7 @@ def _learn_column(name: str, values: pa.ChunkedArray, category: bool, *, problem
             column=name,
         )
         return None
-    if all(_DECIMAL_COMMA.fullmatch(text) or _is_number(text) for text in counts):
+    if all(_DECIMAL_COMMA.fullmatch(text) or is_number_text(text) for text in counts):
         problems.add(
             f"holds numbers with a decimal comma, such as '{next(iter(texts))}'; write a point, or name the column in "
             f"categories or drop",
@@ -373,7 +373,8 @@ def _counts_rows(name: str, values: pa.ChunkedArray) -> bool:
     return _type_of(values.type) == NUMBER and np.array_equal(_numbers(values), np.arange(len(values)))
 
 
-def _is_number(text: str) -> bool:
+def is_number_text(text: str) -> bool:
+    """Return whether a text is a number as Python reads it."""
     try:
         float(text)
     except ValueError:
@@ -389,10 +390,10 @@ def _distinct(values: pa.ChunkedArray) -> dict[str, int]:
     return {row["values"]: row["counts"] for row in counted if row["values"]}
 
 
-def _texts(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return values as texts without spaces around them; a missing value and an empty text become None.
+def texts_of(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return values as texts without spaces around them; missing and empty ones are null.
 
-    A whole number has one text, whatever its type, for a column with missing values is often float: 3.0 is "3".
+    A whole number has one text, whatever its type: pandas makes floats of whole numbers where some are missing.
     """
     import pyarrow as pa
     from pyarrow import compute
@@ -401,12 +402,23 @@ def _texts(values: pa.ChunkedArray) -> pa.ChunkedArray:
         values = values.cast(values.type.value_type)
     if pa.types.is_floating(values.type):
         values = compute.if_else(compute.is_nan(values), None, values)
+    if pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
         with suppress(pa.ArrowInvalid):  # not all are whole
             values = values.cast(pa.int64())
+    if pa.types.is_floating(values.type):
+        values = values.cast(pa.float64())
     texts = compute.utf8_trim_whitespace(values.cast(pa.string()))
-    if compute.any(compute.ends_with(texts, ".0")).as_py():  # floats in a text file
+    return compute.if_else(compute.equal(compute.binary_length(texts), 0), None, texts)
+
+
+def _texts(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return values of a category or a label as texts, as `texts_of`; the text 3.0, a float in a text file, is 3."""
+    from pyarrow import compute
+
+    texts = texts_of(values)
+    if compute.any(compute.ends_with(texts, ".0")).as_py():
         texts = compute.replace_substring_regex(texts, r"^(-?(?:0|[1-9][0-9]*))\.0$", r"\1")
-    return compute.if_else(compute.equal(texts, ""), None, texts)
+    return texts
 
 
 def _places(texts: pa.ChunkedArray, known: Sequence[str]) -> NDArray[np.int64]:

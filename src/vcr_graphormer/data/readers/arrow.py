@@ -6,7 +6,7 @@ import csv
 import itertools
 import mmap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -340,29 +340,6 @@ def _plain(column: Any) -> Any:
     if isinstance(column, np.ndarray) and column.dtype.kind in "US":
         return column.tolist()
     return column
-
-
-def texts_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return ids as texts without spaces around them; missing and empty ones are null.
-
-    A whole number has one text, whatever its type: pandas makes floats of whole numbers where some are missing.
-    """
-    import pyarrow as pa
-    from pyarrow import compute
-
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if pa.types.is_decimal(column.type):  # numbers of a database
-        with suppress(pa.ArrowInvalid):  # not all are whole, or they are larger
-            column = column.cast(pa.int64())
-    if pa.types.is_floating(column.type):
-        column = compute.if_else(compute.is_nan(column), None, column)
-        try:
-            column = column.cast(pa.int64())
-        except pa.ArrowInvalid:  # not all are whole
-            column = column.cast(pa.float64())
-    texts = compute.utf8_trim_whitespace(column.cast(pa.string()))
-    return compute.if_else(compute.equal(compute.binary_length(texts), 0), None, texts)
 
 
 def _data_lines(file: Path) -> NDArray[np.int64]:

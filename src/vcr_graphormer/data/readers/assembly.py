@@ -14,11 +14,11 @@ from ...base.checks import LARGEST_ID
 from ...base.jobs import Progress
 from ...base.problems import Problems
 from ...errors import GraphError, VCRError, unknown_name
-from ..columns.schema import CATEGORY, Schema
+from ..columns.schema import CATEGORY, Schema, texts_of
 from ..contract import add_up_edges, check_class_names, finish_adjacency
 from ..graph import Graph
 from ..tasks import TASKS, check_labels, unknown_label
-from .arrow import Again, Source, WrongTypeError, texts_of
+from .arrow import Again, Source, WrongTypeError
 from .formats import LABEL, NODE, SOURCE, TARGET, WEIGHT
 from .mapping import EdgeTable, NodeTable, likely_column
 

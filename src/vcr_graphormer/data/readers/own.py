@@ -163,7 +163,7 @@ def frame_graph(nodes: Any, edges: Any, *, directed: bool, task: str, name: str,
         [(Frame("edges", to_arrow(edges, "edges")), EdgeTable("edges", **ends))],
     )
     problems = Problems()
-    graph, _ = assemble(tables, Wanted(directed, task, name), problems=problems)
+    graph, _ = assemble(tables, Wanted(directed, task, name, given.get("schema")), problems=problems)
     warn(problems)
     return graph
 
