@@ -27,7 +27,7 @@ from ..data.graph import Graph
 from ..data.growth import align
 from ..data.metrics import PrecisionRecall, Threshold, precision_recall, rarer
 from ..data.split import PARTS, Split
-from ..data.tasks import TASKS, Target, name_classes
+from ..data.tasks import TASKS, Target, name_classes, unknown_label
 from ..errors import ConfigError, GraphError, StoreError
 from ..model.batches import Inputs
 from ..model.inputs import make_inputs
@@ -576,10 +576,14 @@ class Run:
         from ..tokens.growth import later_lists
 
         later, train = align(self.graph, self.prepare(graph)), self.split.train
-        if later.labels is not None and self.graph.labels is not None:
-            labels = np.array(later.labels)  # the model knows training nodes by the labels that it was trained with
-            labels[train] = np.asarray(self.graph.labels)[train]
-            later = replace(later, labels=labels)
+        if self.graph.labels is not None:
+            own = np.asarray(self.graph.labels)
+            if later.labels is None:
+                labels = np.full((later.num_nodes, *own.shape[1:]), unknown_label(self.task), dtype=own.dtype)
+            else:
+                labels = np.array(later.labels)
+            labels[train] = own[train]  # the model knows training nodes by the labels that it was trained with
+            later = replace(later, labels=labels, task=self.task if later.labels is None else later.task)
         lists = later_lists(self.store, self.graph, later, refresh=refresh, train=train)
         return replace(self, other_graph=later, other_tokens=lists)
 

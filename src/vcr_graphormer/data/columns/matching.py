@@ -69,6 +69,9 @@ def _find(column: Column, graph: Graph, problems: Problems) -> list[_Source]:
             problems.add(f"the feature '{name}' is missing; there are: {', '.join(places)}")
         return [] if missing else [([places[name]], 0.0) for name in column.feature_names]
     own = {column.name: column for column in graph.schema.columns}.get(column.name)
+    if own is None and column.name in graph.schema.ignored:
+        problems.add(f"must hold {WORDS[column.type]}, but holds other values or none", column=column.name)
+        return []
     if own is None:
         names = ", ".join(column.name for column in graph.schema.columns)
         problems.add(f"the column '{column.name}' is missing; there are: {names}")
