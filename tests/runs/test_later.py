@@ -89,6 +89,13 @@ def test_a_later_state_needs_no_labels(run: Run) -> None:
     blank = run.on(replace(graph, labels=None, class_names=None))
     np.testing.assert_array_equal(blank.predict().probabilities, run.on(graph).predict().probabilities)
     assert blank.predict(["new-1"]).class_names == ("a", "b", "c")
+    edges = graph.to_scipy()[1:, 1:].tocoo()
+    without_first = Graph.from_edges(
+        np.stack([edges.row, edges.col]),
+        features=np.asarray(graph.features)[1:],
+        names=np.asarray(graph.names)[1:].tolist(),
+    )
+    assert np.asarray(run.on(without_first).graph.names)[0] == "n0"
 
 
 def test_what_is_refused(run: Run) -> None:

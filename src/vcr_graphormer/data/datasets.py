@@ -12,7 +12,7 @@ import numpy as np
 
 from ..base.checks import check_choice, check_seed, setting
 from ..base.jobs import Progress
-from ..base.problems import Problems
+from ..base.problems import Problems, first_texts
 from ..errors import BAD_DATA, ConfigError, GraphError, StoreError, unknown_name
 from .catalogue import DATASETS, RANDOM, Counts, find_dataset
 from .generated import digits
@@ -207,7 +207,7 @@ def load_data(
     if tell is None:
         warn(problems)
     else:
-        for note in problems.notes:
+        for note in first_texts(problems.notes):
             tell(note)
     return graph, split
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from vcr_graphormer import Graph, GraphError
 from vcr_graphormer.base.problems import Problems
 from vcr_graphormer.data.columns.matching import match, schema_of
-from vcr_graphormer.data.columns.schema import Schema
+from vcr_graphormer.data.columns.schema import Column, Schema
 
 EDGES = [[0, 1, 2], [1, 2, 3]]
 VALUES = np.arange(12, dtype=np.float32).reshape(4, 3)
