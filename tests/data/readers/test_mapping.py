@@ -190,6 +190,11 @@ def test_damaged_files_get_one_clear_error(which: str, place: float, bytes_: byt
             "line 2, column 'job': the label is 1.5; classes are",
         ),
         ("people.csv", "id,age,town,job\nn1,2,a," + 200_000 * "b" + ",\n", "line 2: field larger than field limit"),
+        (
+            "people.csv",
+            'id,age,town,job\nn1,2,a,b\nn2,3,"a,b\nn3,4,a,b\n',
+            'below line 2: a quote (") is opened and never closed',
+        ),
         ("calls.csv", "source,target,weight\nn1,n2,\n", "line 2, column 'weight': the weight is missing"),
         ("calls.csv", "source,target,weight\n\nn1,n2,-1\n", "line 3, column 'weight': the weight is -1"),
         ("calls.csv", "source,target,weight\nn1,n2,1e39\n", "the weight is 1e+39; it must be finite"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import itertools
-import mmap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -179,12 +178,12 @@ class TextFile:
     def _line_of(self, row: int) -> int:
         return int(self._good_lines[row])
 
-    def _rows(self) -> Iterator[tuple[int, int]]:
+    def _rows(self, strict: bool = False) -> Iterator[tuple[int, int]]:
         """Yield the first line and the number of columns of each row below the header; a quoted text may have lines."""
         comments, delimiter, _ = self._top
         with self.file.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
             content = (" ".join(line.split()) + "\n" for line in lines) if delimiter == " " else lines
-            reader = csv.reader(itertools.islice(content, comments, None), delimiter=delimiter)
+            reader = csv.reader(itertools.islice(content, comments, None), delimiter=delimiter, strict=strict)
             first, seen_header = comments + 1, False
             try:
                 for row in reader:
@@ -204,17 +203,30 @@ class TextFile:
     @cached_property
     def _good_lines(self) -> NDArray[np.int64]:
         """Return the line of each row that can be read."""
-        if self._has_quotes or self._skips:
+        if self._quotes or self._skips:
             width = len(self.names)
             return np.array([line for line, count in self._rows() if count == width or not self._skips])
         lines = _data_lines(self.file)
         return lines[lines > self._top[0]][1:]
 
     @cached_property
-    def _has_quotes(self) -> bool:
-        """Return whether a text may be quoted, and so have line ends in it."""
-        with self.file.open("rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return content.find(b'"') >= 0
+    def _quotes(self) -> int:
+        """Return the number of quotes in the file. A quoted text may have line ends in it."""
+        with self.file.open("rb") as content:
+            return sum(block.count(b'"') for block in iter(lambda: content.read(_BLOCK), b""))
+
+    def _check_quotes(self) -> None:
+        """Refuse a quote that is never closed: Arrow would take the rest of the file for one text."""
+        if self._quotes % 2 == 0:
+            return
+        line = 0
+        try:
+            for line, _ in self._rows(strict=True):  # noqa: B007 - the last one counts
+                pass
+        except GraphError as error:
+            if "unexpected end of data" in str(error):
+                where = f"{self.file} below line {line}" if line else str(self.file)
+                raise GraphError(f'{where}: a quote (") is opened and never closed; close or delete it') from error
 
     @property
     def _skips(self) -> bool:
@@ -228,7 +240,7 @@ class TextFile:
         return {
             "read_options": arrow_csv.ReadOptions(skip_rows=comments + 1, column_names=names, block_size=block),
             "parse_options": arrow_csv.ParseOptions(
-                delimiter=delimiter, invalid_row_handler=handler, newlines_in_values=self._has_quotes
+                delimiter=delimiter, invalid_row_handler=handler, newlines_in_values=self._quotes > 0
             ),
             "convert_options": arrow_csv.ConvertOptions(column_types=dict(types), include_columns=columns),
         }
@@ -257,6 +269,7 @@ class TextFile:
         if len(self._data()) == 0:
             return pa.table({name: pa.nulls(0, pa.string()) for name in columns})
         types = {name: pa.string() for name in text}
+        self._check_quotes()
         try:
             return arrow_csv.read_csv(self._input(), **self._options(types, columns))
         except pa.ArrowException as error:
@@ -277,6 +290,7 @@ class TextFile:
 
         if len(self._data()) == 0:
             return
+        self._check_quotes()
         size, rows, expected = self.file.stat().st_size, 0, 0
         block = max(_BLOCK, 2 * max(len(line) for line in first_lines(self.file)[1]))
         try:
