@@ -213,6 +213,7 @@ def load_data(
 
 
 def _load(config: DataConfig, problems: Problems, progress: Progress | None) -> tuple[Graph, Split | None]:
+    check_choice(config, "data", "task", ("auto", *TASKS))
     _check_time_split(config)
     check_preparation(config)
     times = None

@@ -332,6 +332,12 @@ def test_labels_that_are_all_missing_are_refused(tmp_path: Path) -> None:
     assert "error: all labels are missing" in run("datasets", "--config", str(mapping(tmp_path)), code=2)
 
 
+def test_one_column_is_not_several_labels(tmp_path: Path) -> None:
+    nodes, edges = small(tmp_path)
+    with pytest.raises(GraphError, match=r"people.csv, column 'job': is one column of labels, but multilabel needs"):
+        load([nodes], [edges], task="multilabel")
+
+
 def test_labels_of_no_node_are_refused(tmp_path: Path) -> None:
     (tmp_path / "nodes.csv").write_text("id,age\na,1\nb,2\n")
     (tmp_path / "labels.csv").write_text("id,y\nA,u\nB,v\n")

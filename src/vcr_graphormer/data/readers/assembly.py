@@ -640,6 +640,13 @@ def _labels(
         if part.schema.label is None:
             continue
         gives_values = wanted.task in TASKS and TASKS[wanted.task].gives_values
+        if wanted.task in TASKS and TASKS[wanted.task].several_columns:
+            part.problems.add(
+                f"is one column of labels, but {wanted.task} needs a table of labels with one column each: "
+                f"name it labels.csv, see docs/own-data.md",
+                column=part.schema.label,
+            )
+            return None, None
         if gives_values and part.schema.classes is not None:
             part.problems.add(f"holds text; {wanted.task} needs numbers", column=part.schema.label)
             return None, None
