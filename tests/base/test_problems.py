@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from vcr_graphormer import GraphError
-from vcr_graphormer.base.problems import MOST_SHOWN, Problems
+from vcr_graphormer.base.problems import MOST_SHOWN, Problems, first_texts
 
 
 def text_of(problems: Problems) -> str:
@@ -50,3 +50,9 @@ def test_files_share_one_list() -> None:
     problems.of("edges.csv").note("is ignored", column="memo")
     assert problems.texts == ["nodes.csv line 7, column 'age': is 'x'", "nodes.parquet row 5: is 'x'"]
     assert problems.notes == ["edges.csv, column 'memo': is ignored"]
+
+
+def test_of_many_texts_the_first_are_shown() -> None:
+    assert first_texts(["a", "b"]) == ["a", "b"]
+    shown = first_texts([str(number) for number in range(1_050)])
+    assert (len(shown), shown[-2:]) == (MOST_SHOWN + 1, ["19", "and 1,030 more"])

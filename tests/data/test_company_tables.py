@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.support.command import run
-from vcr_graphormer import ConfigError, GraphError, Split, load_config
+from vcr_graphormer import ConfigError, GraphError, Split, VCRError, load_config
 from vcr_graphormer.data.datasets import load_data
 from vcr_graphormer.runs.config import to_toml
 
@@ -160,8 +160,9 @@ def test_times_of_every_kind() -> None:
         (days, ("soon", "2024-01-01"), "train_until is 'soon'; write a date as 2024-01-31"),
         (days, ("", "2024-01-01"), "train_until is ''; write a date"),
         ([1, 2, 3, 4, 5], ("soon", "2"), "the times are numbers, so it must be one"),
-        (["31.01.2024"] * 5, ("1", "2"), "such as '31.01.2024'; it must hold numbers, or dates as 2024-01-31"),
+        (["31.01.2024"] * 5, ("1", "2"), "holds '31.01.2024'; it must hold numbers, or dates as 2024-01-31"),
+        ([None] * 5, ("1", "2"), "no node has a time: the column of times is empty"),
         ([1, 2], ("1", "2"), "times has 2 rows but labels has 5"),
     ):
-        with pytest.raises(GraphError, match=message):
+        with pytest.raises(VCRError, match=message):
             Split.by_time(labels, times, train_until=until[0], val_until=until[1])

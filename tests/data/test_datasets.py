@@ -197,7 +197,14 @@ def test_digits_have_the_papers_split_and_no_published_one() -> None:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [({"features": "ones"}, "data.features is 'ones'"), ({"split": "half"}, "data.split is 'half'")],
+    [
+        ({"features": "ones"}, "data.features is 'ones'"),
+        ({"split": "half"}, "data.split is 'half'"),
+        ({"task": "guess"}, "data.task is 'guess'"),
+        ({"scale": "large"}, "data.scale is 'large'"),
+        ({"prepare": "all"}, "data.prepare is 'all'"),
+        ({"prepare": "none", "scale": "standard"}, "data.scale is 'standard', but data.prepare is 'none'"),
+    ],
 )
 def test_bad_settings(change: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):

@@ -132,6 +132,15 @@ def test_a_threshold_decides() -> None:
     assert second.measure("roc_auc", scores, labels) == measure("roc_auc", scores, labels, "classification") == 1.0
 
 
+def test_a_threshold_between_neighbouring_numbers_keeps_them_apart() -> None:
+    low = np.float32(0.5)
+    high = np.nextafter(low, np.float32(1))
+    value = (float(low) + float(high)) / 2
+    assert np.float32(value) == low  # in float32 there is nothing between them
+    outputs = np.array([[low, 1 - low], [high, 1 - high]], np.float32)
+    assert Threshold(0, value).decide(outputs).tolist() == [1, 0]
+
+
 def test_the_choice_of_a_threshold() -> None:
     target, train = Target(TASKS["classification"]), np.array([0, 1, 1, 1, -1])
     outputs = np.stack([np.array([0.4, 0.3, 0.2, 0.1]), np.array([0.6, 0.7, 0.8, 0.9])], axis=1).astype(np.float32)

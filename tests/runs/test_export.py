@@ -278,6 +278,7 @@ def test_a_json_file_describes_the_tensors(trained: Callable[[str], Run], export
     assert about["neighbours"] == {"structure": [0, 3], "content": [3, 6]}
     assert (about["format"], about["task"], about["class_names"]) == ("onnx", "classification", ["a", "b", "c"])
     assert (about["target_scale"], about["preparation"]["made"]) == (None, None)
+    assert (about["threshold"], about["schema"]["classes"]) == (None, ["a", "b", "c"])
     assert about["tokens"]["restart"] == 0.15
     targets = trained("targets, standardized features")
     about = json.loads(Path(f"{exported('targets, standardized features', '.pt2')}.json").read_text())

@@ -197,6 +197,15 @@ def test_an_explanation_is_of_the_decided_class(graph: Graph, runs: dict[str, Ru
     assert explained.predicted_without == ("fraud" if alone else "ok")
 
 
+def test_an_exported_model_says_what_decides(runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[dict[str, Any]] = []
+    monkeypatch.setattr("vcr_graphormer.model.export.write_export", lambda *_, about, **__: written.append(about))
+    run = next(run for run in runs.values() if run.threshold is not None)
+    assert run.threshold is not None
+    run.export("model.onnx")
+    assert written[0]["threshold"] == {"column": run.threshold.column, "value": run.threshold.value}
+
+
 def test_settings_are_written_and_read(tmp_path: Path) -> None:
     for weights in ("balanced", {"fraud": 10.0, 'a "b" = c': 0.5}, [1.0, 2.5]):
         config = with_training(class_weights=weights, threshold=0.25)

@@ -1,5 +1,6 @@
 """A run on a later state of its graph: new nodes are predicted, explained and embedded without training again."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -79,10 +80,22 @@ def test_labels_of_training_nodes_are_those_of_training(run: Run) -> None:
     graph = grown(run)
     labels = np.array(graph.labels)
     labels[run.split.train] = -1
-    from dataclasses import replace
-
     blank = run.on(replace(graph, labels=labels))
     np.testing.assert_array_equal(blank.predict().probabilities, run.on(graph).predict().probabilities)
+
+
+def test_a_later_state_needs_no_labels(run: Run) -> None:
+    graph = grown(run)
+    blank = run.on(replace(graph, labels=None, class_names=None))
+    np.testing.assert_array_equal(blank.predict().probabilities, run.on(graph).predict().probabilities)
+    assert blank.predict(["new-1"]).class_names == ("a", "b", "c")
+    edges = graph.to_scipy()[1:, 1:].tocoo()
+    without_first = Graph.from_edges(
+        np.stack([edges.row, edges.col]),
+        features=np.asarray(graph.features)[1:],
+        names=np.asarray(graph.names)[1:].tolist(),
+    )
+    assert np.asarray(run.on(without_first).graph.names)[0] == "n0"
 
 
 def test_what_is_refused(run: Run) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..errors import GraphError
 
-MOST_SHOWN = 20  # problems listed in one error; about what fits on a screen
+MOST_SHOWN = 20  # problems or notes listed at once; about what fits on a screen
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +93,10 @@ class Problems:
             return
         if len(self.texts) == 1:
             raise GraphError(self.texts[0])
-        lines = [f"{len(self.texts)} problems:", *self.texts[:MOST_SHOWN]]
-        if len(self.texts) > MOST_SHOWN:
-            lines.append(f"and {len(self.texts) - MOST_SHOWN:,} more")
-        raise GraphError("\n  ".join(lines))
+        raise GraphError("\n  ".join([f"{len(self.texts)} problems:", *first_texts(self.texts)]))
+
+
+def first_texts(texts: Sequence[str]) -> list[str]:
+    """Return as many texts as fit on a screen, and how many more there are."""
+    more = [f"and {len(texts) - MOST_SHOWN:,} more"] if len(texts) > MOST_SHOWN else []
+    return [*texts[:MOST_SHOWN], *more]

@@ -1,4 +1,4 @@
-"""Make names from data harmless: on a terminal, in a csv file and in HTML."""
+"""Write texts: names from data made harmless on a terminal, in a csv file and in HTML; choices."""
 
 from __future__ import annotations
 
@@ -47,6 +47,15 @@ def read_csv_cell(text: str) -> str:
     ('=1+1', "'tis")
     """
     return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
+
+
+def one_of(words: tuple[str, ...]) -> str:
+    """Return words as a choice.
+
+    >>> one_of((".csv", ".npz", ".npy"))
+    '.csv, .npz or .npy'
+    """
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def html_table(

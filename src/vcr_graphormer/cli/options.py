@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from ..base.text import one_of
 from ..errors import ConfigError, StoreError
 from .output import Output, say
 
@@ -245,6 +246,6 @@ def check_output(file: Path | None, endings: tuple[str, ...]) -> None:
     if file is None:
         return
     if file.suffix not in endings:
-        raise ConfigError(f"{file} must end in {', '.join(endings[:-1])}{' or ' * (len(endings) > 1)}{endings[-1]}")
+        raise ConfigError(f"{file} must end in {one_of(endings)}")
     if file.exists():
         raise StoreError(f"{file} exists: choose another name or delete it")

@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..base.checks import check_seed, setting
+import numpy as np
+
+from ..base.checks import check_choice, check_seed, setting
 from ..base.jobs import Progress
-from ..base.problems import Problems
+from ..base.problems import Problems, first_texts
 from ..errors import ConfigError, GraphError, StoreError, unknown_name
 from .catalogue import DATASETS, RANDOM, Counts, find_dataset
 from .columns.schema import Schema
@@ -21,7 +23,7 @@ from .readers.assembly import Wanted
 from .readers.mapping import EdgeTable, NodeTable
 from .readers.own import read_graph, read_mapped, read_splits, warn
 from .split import Split
-from .tasks import CLASSIFICATION, TASKS
+from .tasks import CLASSIFICATION, TASKS, known_labels
 
 SCALES = ("auto", "none", "standard")
 PREPARE = ("auto", "none")
@@ -198,7 +200,9 @@ def load_data(
     tell
         Called with each note about one's own data; by default the notes are one warning.
     """
+    check_choice(config, "data", "task", ("auto", *TASKS))
     _check_time_split(config)
+    check_preparation(config)
     with _told(tell) as problems:
         graph, times = _read(config, problems, progress=progress)
         return graph, _split(config, graph, times=times)
@@ -238,7 +242,7 @@ def _told(tell: Callable[[str], None] | None) -> Iterator[Problems]:
     if tell is None:
         warn(problems)
     else:
-        for note in problems.notes:
+        for note in first_texts(problems.notes):
             tell(note)
 
 
@@ -260,19 +264,31 @@ def _read(
         graph = load_dataset(config.dataset, config.root, **how, problems=problems, progress=progress)
     if config.features in ("identity", "degree"):
         graph = graph.with_features(config.features)  # type: ignore[arg-type]
-    elif config.features not in ("auto", "given"):
-        raise ConfigError(f"data.features is {config.features!r}; it must be auto, given, identity or degree")
+    for table in config.nodes if not config.train_until else ():
+        if table.time:
+            problems.note("is not used: only a split by time (data.train_until) needs it", column=table.time)
     return graph, times
 
 
 def _split(config: DataConfig, graph: Graph, *, times: Any) -> Split | None:
     if graph.labels is None:
         return None
+    if not known_labels(np.asarray(graph.labels)).any():
+        raise GraphError("all labels are missing: no node can be trained on")
     if config.train_until:
         split = Split.by_time(graph.labels, times, train_until=config.train_until, val_until=config.val_until)
     else:
         split = _make_split(config, graph)
     return split.check(graph.num_nodes, graph.labels, graph.class_names)
+
+
+def check_preparation(config: DataConfig) -> None:
+    """Refuse unknown values of the settings that say what becomes of features, and those that contradict each other."""
+    check_choice(config, "data", "features", ("auto", "given", "identity", "degree"))
+    check_choice(config, "data", "scale", SCALES)
+    check_choice(config, "data", "prepare", PREPARE)
+    if config.prepare == "none" and config.scale == "standard":
+        raise ConfigError("data.scale is 'standard', but data.prepare is 'none': leave out one of them")
 
 
 def _check_time_split(config: DataConfig) -> None:

@@ -64,6 +64,7 @@ class Columns(TypedDict, total=False):
     source: str
     target: str
     weight: str
+    schema: Schema | None
 
 
 @dataclass(frozen=True)
@@ -236,7 +237,8 @@ class Graph:
         ----------
         **columns
             `id`, `label`, `categories` and `drop` of the nodes, `source`, `target` and `weight` of the edges, as in
-            `NodeTable` and `EdgeTable`.
+            `NodeTable` and `EdgeTable`. `schema`, such as that of a run, applies features and classes as they are there
+            instead of new ones.
 
         >>> people = {"name": ["ann", "bob"], "age": [30, None], "job": ["spy", "friend"]}
         >>> calls = {"caller": ["ann", "ann"], "callee": ["bob", "bob"], "minutes": [2, 3]}

@@ -93,7 +93,7 @@ def align(before: Graph, graph: Graph) -> Graph:
         whole = graph.extend(
             names=old[gone].tolist(),
             features=None if before.features is None else before.features[gone],
-            labels=None if before.labels is None else np.asarray(before.labels)[gone],
+            labels=None if before.labels is None or graph.labels is None else np.asarray(before.labels)[gone],
         )
         found[gone] = len(now) + np.arange(gone.sum())
         graph = whole

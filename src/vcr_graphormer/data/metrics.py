@@ -29,7 +29,9 @@ class Threshold:
 
     def decide(self, outputs: NDArray[np.float32]) -> Array:
         """Return the class of each node from probabilities [m, 2]."""
-        return np.where(outputs[:, self.column] >= self.value, self.column, 1 - self.column)
+        # In float64, as the threshold is: float32 could round it to the score below.
+        above = outputs[:, self.column].astype(np.float64) >= self.value
+        return np.where(above, self.column, 1 - self.column)
 
 
 class PrecisionRecall(NamedTuple):

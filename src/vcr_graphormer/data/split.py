@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..base.checks import check_seed, is_number, is_whole, to_numpy, to_whole_numbers
 from ..base.files import read_lines, read_npz, replace_file
-from ..errors import GraphError, StoreError
+from ..errors import ConfigError, GraphError, StoreError
 from .tasks import known_labels
 
 PARTS = ("train", "val", "test")
@@ -103,7 +103,7 @@ class Split:
             for what, until in (("train_until", train_until), ("val_until", val_until))
         )
         if not first < last:
-            raise GraphError(f"train_until is {train_until} and val_until is {val_until}; it must be later")
+            raise ConfigError(f"train_until is {train_until} and val_until is {val_until}; it must be later")
         known = known_labels(values) & has_time
         parts = (known & (moments <= first), known & (moments > first) & (moments <= last), known & (moments > last))
         for part, mask, rule in zip(PARTS, parts, ("up to train_until", "up to val_until", "after it"), strict=True):
@@ -258,10 +258,10 @@ def _times(times: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     if array.dtype.kind == "M":
         return array.astype("datetime64[us]"), ~np.isnat(array)
     if array.dtype.kind not in "iuf":
-        example = next((text for text in array.tolist() if text), None)
-        raise GraphError(
-            f"times holds {array.dtype}, such as {example!r}; it must hold numbers, or dates as 2024-01-31"
-        )
+        example = next((entry for entry in array.tolist() if entry), None)
+        if example is None:
+            raise GraphError("no node has a time: the column of times is empty")
+        raise GraphError(f"the column of times holds '{example}'; it must hold numbers, or dates as 2024-01-31")
     return array.astype(np.float64), np.isfinite(array.astype(np.float64))
 
 
@@ -271,13 +271,13 @@ def _moment(text: str, dtype: np.dtype[Any], *, what: str) -> Any:
         try:
             return float(text)
         except ValueError:
-            raise GraphError(f"{what} is {text!r}; the times are numbers, so it must be one") from None
+            raise ConfigError(f"{what} is {text!r}; the times are numbers, so it must be one") from None
     try:
         moment = np.datetime64(str(text).strip().replace(" ", "T"))
     except ValueError:
-        raise GraphError(f"{what} is {text!r}; write a date as 2024-01-31 or 2024-01-31 12:00") from None
+        raise ConfigError(f"{what} is {text!r}; write a date as 2024-01-31 or 2024-01-31 12:00") from None
     if np.isnat(moment):
-        raise GraphError(f"{what} is {text!r}; write a date as 2024-01-31 or 2024-01-31 12:00")
+        raise ConfigError(f"{what} is {text!r}; write a date as 2024-01-31 or 2024-01-31 12:00")
     # The next day, month or year begins one microsecond after the last moment.
     return (moment + 1).astype("datetime64[us]") - np.timedelta64(1, "us")
 

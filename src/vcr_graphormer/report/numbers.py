@@ -236,7 +236,7 @@ def classes(run: Run, predicted: NDArray[np.float32]) -> dict[str, Any]:
         return data
     (column, curve), threshold = found, run.threshold
     value = THRESHOLD if threshold is None else threshold.value
-    above = int((curve.thresholds >= value).sum())  # of all distinct probabilities
+    above = int((curve.thresholds.astype(np.float64) >= value).sum())  # of all distinct probabilities
     at = {name: float(getattr(curve, name)[above - 1]) if above else None for name in ("precision", "recall", "f1")}
     points = {name: values.tolist() for name, values in curve.thinned()._asdict().items()}
     data["precision_recall"] = {"class": class_names(run)[column], "base": float(curve.precision[-1]), **points}

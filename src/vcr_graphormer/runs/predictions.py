@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..base.checks import Array, to_numpy, to_whole_numbers
 from ..base.files import replace_file, write_array
 from ..base.tables import write_csv, write_parquet
+from ..base.text import one_of
 from ..data.graph import Graph
 from ..data.metrics import Threshold
 from ..data.tasks import TASKS
@@ -149,15 +150,6 @@ def _save(rows: Predictions | Embeddings, path: Path, overwrite: bool, *, also: 
 def _check_free(path: Path, overwrite: bool) -> None:
     if path.exists() and not overwrite:
         raise StoreError(f"{path} exists: choose another name or delete it")
-
-
-def one_of(words: tuple[str, ...]) -> str:
-    """Return words as a choice.
-
-    >>> one_of((".csv", ".npz", ".npy"))
-    '.csv, .npz or .npy'
-    """
-    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def _classes(class_names: tuple[str, ...] | None, count: int) -> list[str]:

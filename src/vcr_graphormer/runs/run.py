@@ -28,7 +28,7 @@ from ..data.graph import Graph
 from ..data.growth import align
 from ..data.metrics import PrecisionRecall, Threshold, precision_recall, rarer
 from ..data.split import PARTS, Split
-from ..data.tasks import TASKS, Target, name_classes
+from ..data.tasks import TASKS, Target, name_classes, unknown_label
 from ..errors import ConfigError, GraphError, StoreError
 from ..model.batches import Inputs
 from ..model.inputs import make_inputs
@@ -515,6 +515,8 @@ class Run:
             "task": self.task,
             "class_names": None if self.graph.class_names is None else list(self.graph.class_names),
             "target_scale": self.about["scale"],
+            "threshold": None if self.threshold is None else asdict(self.threshold),
+            "schema": self.schema.to_dict(),
             "preparation": self.preparation.to_dict(),
             "tokens": self.store.settings.to_dict(),
             "package": f"vcr-graphormer {__version__}",
@@ -620,10 +622,14 @@ class Run:
         from ..tokens.growth import later_lists
 
         later, train = align(self.graph, self.prepare(graph)), self.split.train
-        if later.labels is not None and self.graph.labels is not None:
-            labels = np.array(later.labels)  # the model knows training nodes by the labels that it was trained with
-            labels[train] = np.asarray(self.graph.labels)[train]
-            later = replace(later, labels=labels)
+        if self.graph.labels is not None:
+            own = np.asarray(self.graph.labels)
+            if later.labels is None:
+                labels = np.full((later.num_nodes, *own.shape[1:]), unknown_label(self.task), dtype=own.dtype)
+            else:
+                labels = np.array(later.labels)
+            labels[train] = own[train]  # the model knows training nodes by the labels that it was trained with
+            later = replace(later, labels=labels, task=self.task if later.labels is None else later.task)
         lists = later_lists(self.store, self.graph, later, refresh=refresh, train=train)
         return replace(self, other_graph=later, other_tokens=lists)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from vcr_graphormer import Graph, GraphError
 from vcr_graphormer.base.problems import Problems
 from vcr_graphormer.data.columns.matching import match, schema_of
-from vcr_graphormer.data.columns.schema import Schema
+from vcr_graphormer.data.columns.schema import Column, Schema
 
 EDGES = [[0, 1, 2], [1, 2, 3]]
 VALUES = np.arange(12, dtype=np.float32).reshape(4, 3)
@@ -76,6 +76,22 @@ def test_class_ids_follow_names() -> None:
         matched(CLASSES, Schema(classes=("bad", "good")))
     unused = replace(CLASSES, labels=np.array([0, 1, 1, -1]))
     assert np.asarray(matched(unused, Schema(classes=("good", "bad")))[0].labels).tolist() == [1, 0, 0, -1]
+
+
+def test_classes_that_are_numbers_follow_names() -> None:
+    ends = {"source": ["a", "b"], "target": ["b", "c"]}
+    later = Graph.from_frames({"id": ["a", "b", "c"], "x": [1, 2, 3], "job": [7, -1, 7]}, ends, label="job")
+    assert later.class_names == ("-1", "7")
+    found, _ = matched(later, Schema(classes=("2", "7")))  # of two classes only one is there yet, and -1 is unknown
+    assert np.asarray(found.labels).tolist() == [1, -1, 1]
+
+
+def test_a_column_that_holds_something_else_is_told() -> None:
+    ends = {"source": ["a", "b"], "target": ["b", "c"]}
+    with pytest.warns(UserWarning, match="column 'x': holds no values and is ignored"):
+        later = Graph.from_frames({"id": ["a", "b", "c"], "x": [None] * 3, "z": [1, 2, 3]}, ends)
+    with pytest.raises(GraphError, match="^column 'x': must hold numbers, but holds other values or none$"):
+        matched(later, Schema((Column("x"), Column("z"))))
 
 
 def test_columns_of_several_labels_follow_names() -> None:

@@ -113,13 +113,54 @@ def test_an_unknown_class_is_named() -> None:
     ("values", "expected"),
     [([2, 0, 1], [2, 0, 1]), ([True, False, True], [1, 0, 1]), ([1.5, None, 2.5], [1.5, np.nan, 2.5])],
 )
-def test_labels_that_are_numbers_stay(values: list[Any], expected: list[float]) -> None:
+def test_targets_stay(values: list[Any], expected: list[float]) -> None:
     table = pa.table({"y": values})
-    schema, _ = learned(table, label="y")
+    schema, _ = learned(table, label="y", targets=True)
     assert schema.classes is None
     np.testing.assert_array_equal(schema.encode_labels(table), expected)
-    with pytest.raises(GraphError, match="column 'y': must hold numbers, but holds text"):
+    with pytest.raises(GraphError, match="column 'y': holds text; labels must be numbers$"):
         schema.encode_labels(pa.table({"y": ["a"]}))
+
+
+@pytest.mark.parametrize(
+    ("values", "classes", "expected"),
+    [
+        ([2, 0, 1], ("0", "1", "2"), [2, 0, 1]),
+        ([3, 1, None], ("1", "3"), [1, 0, -1]),
+        ([10.0, 9.0, None], ("9", "10"), [1, 0, -1]),  # by size, not by text
+        ([-1, 1, 1], ("-1", "1"), [0, 1, 1]),  # two classes, as some tables write them
+        ([-1, 1, 2], ("1", "2"), [-1, 0, 1]),  # unknown, as arrays have it
+    ],
+)
+def test_whole_numbers_are_names_of_classes(values: list[Any], classes: tuple[str, ...], expected: list[int]) -> None:
+    table = pa.table({"y": values})
+    schema, problems = learned(table, label="y")
+    assert schema.classes == classes
+    labels = schema.encode_labels(table)
+    assert labels is not None
+    assert labels.tolist() == expected
+    assert [note for note in problems.notes if "unknown label" in note] == (
+        ["column 'y': -1 is taken for an unknown label"] if expected[0] == -1 else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([1.0, 2.5], r"row 1, column 'y': the label is 2.5; classes are whole numbers or texts; .*regression"),
+        (list(range(100)), "holds 100 different numbers, too many for classes; .*regression"),
+    ],
+)
+def test_numbers_that_are_no_classes(values: list[Any], message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        Schema.learn(pa.table({"y": values}), label="y")
+
+
+def test_a_whole_number_is_one_category_as_number_and_as_text() -> None:
+    schema = Schema((Column("plan", "category", ("01", "3")),))
+    for values in ([3, 3], [3.0, 3.0], ["3", "3.0"]):
+        assert schema.encode(pa.table({"plan": values})).tolist() == [[0, 1, 0], [0, 1, 0]]
+    assert schema.encode(pa.table({"plan": ["01", "1.0"]})).tolist() == [[1, 0, 0], [0, 0, 1]]
 
 
 def test_names_that_are_not_there_are_problems() -> None:

@@ -1,6 +1,7 @@
 """A mapping of tables: every form of the same tables gives the same graph, every wrong file one clear error."""
 
 import tempfile
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,27 @@ def test_damaged_files_get_one_clear_error(which: str, place: float, bytes_: byt
             "line 4, column 'age': holds numbers, but also 'x'",
         ),
         ("people.csv", "id,age,town,job\nn1,inf,a,b\nn2,3,a,b\n", "line 2, column 'age': holds inf"),
+        (
+            "people.csv",
+            'id,age,town,job\n\nn1,2,a,"b\n\nc"\nn2,3,a,b\nn3,x,a,b\n',
+            "line 7, column 'age': holds numbers, but also 'x'",
+        ),
+        (
+            "people.csv",
+            "id;age;town;job\nn1;2,5;a;b\nn2;3;a;b\n",
+            "column 'age': holds numbers with a decimal comma, such as '2,5'; write a point",
+        ),
+        (
+            "people.csv",
+            "id,age,town,job\nn1,2,a,1.5\nn2,3,a,1\n",
+            "line 2, column 'job': the label is 1.5; classes are",
+        ),
+        ("people.csv", "id,age,town,job\nn1,2,a," + 200_000 * "b" + ",\n", "line 2: field larger than field limit"),
+        (
+            "people.csv",
+            'id,age,town,job\nn1,2,a,b\nn2,3,"a,b\nn3,4,a,b\n',
+            'below line 2: a quote (") is opened and never closed',
+        ),
         ("calls.csv", "source,target,weight\nn1,n2,\n", "line 2, column 'weight': the weight is missing"),
         ("calls.csv", "source,target,weight\n\nn1,n2,-1\n", "line 3, column 'weight': the weight is -1"),
         ("calls.csv", "source,target,weight\nn1,n2,1e39\n", "the weight is 1e+39; it must be finite"),
@@ -273,6 +295,100 @@ def test_a_known_schema_is_applied_by_name(tmp_path: Path) -> None:
         GraphError, match="(?s)the column 'age' is missing; there are: town, id, job.*unknown class 'c'"
     ):
         load([nodes], [edges], schema=first.schema)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (NodeTable("", "id", "id"), "column 'id': is named as id and as label"),
+        (NodeTable("", "id", "job", ("job",)), "column 'job': is named as label and as categories"),
+        (NodeTable("", "id", "job", (), ("job",)), "column 'job': is named as label and as drop"),
+        (NodeTable("", "id", "job", (), (), "id"), "column 'id': is named as id and as time"),
+    ],
+)
+def test_a_column_is_one_thing(tmp_path: Path, table: NodeTable, message: str) -> None:
+    small(tmp_path)
+    with pytest.raises(GraphError, match=f"people.csv, {message}: leave out one of them$"):
+        load([tmp_path / "people.csv"], [tmp_path / "calls.csv"], table)
+
+
+def test_a_text_with_lines_may_stand_in_a_large_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vcr_graphormer.data.readers.arrow._BLOCK", 200)
+    rows = "".join(f'n{i},"a\n{"b" * (i % 40)}",{i}\n' for i in range(100))
+    (tmp_path / "nodes.csv").write_text("id,note,age\n" + rows)
+    (tmp_path / "edges.csv").write_text("source,note,target\n" + "".join(f'n{i},"x\ny",n0\n' for i in range(1, 100)))
+    nodes, edges = NodeTable(str(tmp_path / "nodes.csv")), EdgeTable(str(tmp_path / "edges.csv"))
+    graph, _ = read_mapped([nodes], [edges], Wanted(), problems=Problems())
+    assert (graph.num_nodes, graph.num_edges) == (100, 99)
+    assert np.asarray(graph.features).ravel().tolist() == list(range(100))
+
+
+def test_labels_that_are_all_missing_are_refused(tmp_path: Path) -> None:
+    small(tmp_path)
+    people = (tmp_path / "people.csv").read_text().splitlines()
+    rows = [people[0], *(line.rpartition(",")[0] + "," for line in people[1:])]
+    (tmp_path / "people.csv").write_text("\n".join(rows) + "\n")
+    assert people[0].endswith(",job")
+    assert "error: all labels are missing" in run("datasets", "--config", str(mapping(tmp_path)), code=2)
+
+
+def test_one_column_is_not_several_labels(tmp_path: Path) -> None:
+    nodes, edges = small(tmp_path)
+    with pytest.raises(GraphError, match=r"people.csv, column 'job': is one column of labels, but multilabel needs"):
+        load([nodes], [edges], task="multilabel")
+
+
+def test_labels_of_no_node_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text("id,age\na,1\nb,2\n")
+    (tmp_path / "labels.csv").write_text("id,y\nA,u\nB,v\n")
+    (tmp_path / "edges.csv").write_text("source,target\na,b\n")
+    nodes = [NodeTable(str(tmp_path / f"{name}.csv")) for name in ("nodes", "labels")]
+    with pytest.raises(GraphError, match="labels.csv, column 'id': none of its ids, such as 'A', is in another table"):
+        read_mapped(nodes, [EdgeTable(str(tmp_path / "edges.csv"))], Wanted(), problems=Problems())
+
+
+def test_later_frames_are_read_by_a_schema() -> None:
+    people = {"id": ["a", "b", "c", "z"], "age": [1.0, 2.0, 3.0, 4.0], "town": ["Ulm", "Rom"] * 2, "job": [3, 5] * 2}
+    calls = {"source": ["a", "a", "a"], "target": ["b", "c", "z"]}
+    first = Graph.from_frames(people, calls, label="job", categories=["town"])
+    later = {
+        "job": [5, None, -1, 3],
+        "town": ["Rom", "Bari", None, None],
+        "age": [None] * 4,
+        "id": ["a", "b", "c", "z"],
+    }
+    graph = Graph.from_frames(later, calls, label="job", schema=first.schema)
+    assert graph.feature_names == first.feature_names == ("age", "town=Rom", "town=Ulm", "town=other")
+    nan = np.nan
+    np.testing.assert_array_equal(graph.features, np.array([[nan, 1, 0, 0], [nan, 0, 0, 1], *[[nan, 0, 0, 0]] * 2]))
+    assert graph.class_names == first.class_names == ("3", "5")
+    assert graph.labels is not None
+    assert graph.labels.tolist() == [1, -1, -1, 0]
+    with pytest.raises(GraphError, match="column 'job': unknown class '4'; the classes are 3, 5"):
+        Graph.from_frames({**later, "job": [4, 3, 3, 3]}, calls, label="job", schema=first.schema)
+
+
+def test_types_of_ids_and_weights() -> None:
+    ids = [Decimal(1), Decimal(2)]
+    graph = Graph.from_frames({"id": ids}, {"source": ids[:1], "target": [2.0], "weight": [Decimal("1.5")]})
+    assert graph.names is not None
+    assert graph.weights is not None
+    assert (graph.names.tolist(), graph.weights.tolist()) == (["1", "2"], [1.5, 1.5])
+    with pytest.raises(GraphError, match="nodes, column 'id': holds bool, which are no ids"):
+        Graph.from_frames({"id": [True, False]}, {"source": [1], "target": [2]})
+    with pytest.raises(GraphError, match="edges, column 'weight': holds list<item: int64>; weights are numbers"):
+        Graph.from_frames(None, {"source": [1], "target": [2], "weight": [[1]]})
+
+
+def test_categories_are_read_as_written(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text("id,zip,y\na,01234,-1\nb,1234,1\nc,00501,1\n")
+    (tmp_path / "edges.csv").write_text("source,target\na,b\nb,c\n")
+    nodes = NodeTable(str(tmp_path / "nodes.csv"), categories=("zip",))
+    graph, _ = read_mapped([nodes], [EdgeTable(str(tmp_path / "edges.csv"))], Wanted(), problems=Problems())
+    assert graph.feature_names == ("zip=00501", "zip=01234", "zip=1234", "zip=other")
+    assert np.asarray(graph.features).tolist() == [[0, 1, 0, 0], [0, 0, 1, 0], [1, 0, 0, 0]]
+    assert graph.labels is not None
+    assert (graph.labels.tolist(), graph.class_names) == ([0, 1, 1], ("-1", "1"))
 
 
 def test_the_index_of_a_pandas_table_is_no_feature(tmp_path: Path) -> None:

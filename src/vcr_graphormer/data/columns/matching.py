@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from ...base.problems import Problems
 from ..contract import Features
 from ..graph import Graph
-from .schema import CATEGORY, OTHER, WORDS, Column, Schema
+from .schema import CATEGORY, OTHER, UNKNOWN, WORDS, Column, Schema
 
 _ROWS_AT_ONCE = 1 << 16  # bounds the working memory
 # The features of a graph whose sum is one feature of the schema, by place, and a number that is added.
@@ -69,6 +69,9 @@ def _find(column: Column, graph: Graph, problems: Problems) -> list[_Source]:
             problems.add(f"the feature '{name}' is missing; there are: {', '.join(places)}")
         return [] if missing else [([places[name]], 0.0) for name in column.feature_names]
     own = {column.name: column for column in graph.schema.columns}.get(column.name)
+    if own is None and column.name in graph.schema.ignored:
+        problems.add(f"must hold {WORDS[column.type]}, but holds other values or none", column=column.name)
+        return []
     if own is None:
         names = ", ".join(column.name for column in graph.schema.columns)
         problems.add(f"the column '{column.name}' is missing; there are: {names}")
@@ -83,7 +86,7 @@ def _find(column: Column, graph: Graph, problems: Problems) -> list[_Source]:
     if unknown and np.asarray(graph.features)[:, others[-1]].any():
         problems.add(
             f"'{unknown[0]}' cannot be told from other rare values, which this graph has together as '{OTHER}': make "
-            f"it with the schema of the run",
+            f"it by Graph.from_frames(…, schema=run.schema)",
             column=column.name,
         )
     own_places = [[places[f"{column.name}={value}"]] if value in own.values else [] for value in column.values]
@@ -120,7 +123,7 @@ def _match_classes(graph: Graph, classes: tuple[str, ...], problems: Problems) -
             problems.add(f"class {count - 1} is in the data but the model knows only {len(classes)} classes")
         return replace(graph, class_names=classes)
     used = np.flatnonzero((labels != -1).any(axis=0)) if labels.ndim == 2 else np.unique(labels[labels >= 0])
-    for name in (names[place] for place in used if names[place] not in classes):
+    for name in (names[place] for place in used if names[place] not in (*classes, UNKNOWN)):
         problems.add(f"unknown class '{name}'; the classes are {', '.join(classes)}")
     place_of = {name: place for place, name in enumerate(classes)}
     places = np.array([place_of.get(name, -1) for name in names])

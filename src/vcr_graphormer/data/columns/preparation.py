@@ -10,10 +10,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ...base.checks import Array, check_choice
+from ...base.checks import Array
 from ...base.files import read_json, write_json
 from ...errors import ConfigError, GraphError, StoreError
-from ..datasets import PREPARE, SCALES, DataConfig
+from ..datasets import DataConfig, check_preparation
 from ..graph import Graph
 from .schema import DATE, NUMBER, Schema
 
@@ -64,10 +64,7 @@ class Preparation:
         config
             `features`, `prepare` and `scale` say what may be done; `auto` decides by the data.
         """
-        check_choice(config, "data", "scale", SCALES)
-        check_choice(config, "data", "prepare", PREPARE)
-        if config.prepare == "none" and config.scale == "standard":
-            raise ConfigError("data.scale is 'standard', but data.prepare is 'none': leave out one of them")
+        check_preparation(config)
         if graph.features is None:
             return cls() if config.features == "given" else cls(MADE if config.features == "auto" else config.features)
         if config.prepare == "none":

@@ -31,6 +31,9 @@ _VERSION = 1
 _ROWS_AT_ONCE = 1 << 13
 WORDS = {NUMBER: "numbers", FLAG: "true and false", DATE: "dates", CATEGORY: "categories", TEXT: "text"}
 _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+_MOST_FREE_CLASSES = 20  # different numbers up to which a label column may have mostly different ones
+UNKNOWN = "-1"  # what arrays and some tables write for an unknown class
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__|unnamed: 0|index|level_0|", re.IGNORECASE)
 
 
@@ -74,7 +77,7 @@ class Schema:
     id, label : str or None
         The columns of node ids and of labels.
     classes : tuple of str or None
-        The name of each class id; None if labels are numbers.
+        The name of each class id; None if labels are true and false, or targets of a regression.
     ignored : tuple of str
         Columns that were there and are not used.
 
@@ -101,9 +104,13 @@ class Schema:
         label: str | None = None,
         categories: Iterable[str] = (),
         drop: Iterable[str] = (),
+        targets: bool = False,
         problems: Problems | None = None,
     ) -> Schema:
         """Decide what becomes of each column of a table. Of labels only the names of classes are read.
+
+        Whole numbers are names of classes, too, so that 1 stays 1 in a later table. Beside two or more others, -1 is an
+        unknown class.
 
         Parameters
         ----------
@@ -113,6 +120,8 @@ class Schema:
             Columns whose values become one feature each. Text of other columns is not used; a note says so.
         drop
             Columns that are not used, without a note.
+        targets
+            Whether labels are numbers to be predicted (regression), and not classes.
         problems
             Collects problems and notes; without it, problems are raised as one error.
         """
@@ -131,7 +140,10 @@ class Schema:
                 continue
             column = None if name in drop else _learn_column(name, values, name in categories, problems=found)
             used.append(column) if column is not None else ignored.append(name)
-        schema = cls(tuple(used), id, label, _learn_classes(table, label), tuple(ignored))
+        classes = None
+        if label is not None and table.column_names.count(label) == 1:
+            classes = _learn_classes(label, table.column(label), targets=targets, problems=found)
+        schema = cls(tuple(used), id, label, classes, tuple(ignored))
         for name, count in Counter(schema.feature_names).items():
             if count > 1:
                 found.add(f"{count} features would be called '{name}'; rename a column")
@@ -202,8 +214,8 @@ class Schema:
     def encode_labels(self, table: pa.Table, problems: Problems | None = None) -> NDArray[Any] | None:
         """Return the labels of a table, or None if it has no column of labels.
 
-        Names of classes become int64 class ids, -1 where one is missing. Numbers stay numbers: integers, or float64
-        with NaN where one is missing. A class that the schema does not know is a problem.
+        Names of classes become int64 class ids, -1 where one is missing. Without classes, numbers stay numbers:
+        integers, or float64 with NaN where one is missing. A class that the schema does not know is a problem.
         """
         if self.label is None or self.label not in table.column_names:
             return None
@@ -212,8 +224,8 @@ class Schema:
         labels: NDArray[Any]
         if self.classes is not None:
             labels = _places(_texts(values), self.classes)
-            unknown = sorted(_distinct(values).keys() - set(self.classes))
-            for name in unknown:
+            unknown = _distinct(values).keys() - set(self.classes)
+            for name in sorted(unknown - {UNKNOWN} if type_ == NUMBER else unknown):
                 found.add(f"unknown class '{name}'; the classes are {', '.join(self.classes)}", column=self.label)
         elif type_ in (NUMBER, FLAG, EMPTY):
             import pyarrow as pa
@@ -222,7 +234,8 @@ class Schema:
             if values.null_count == 0 and (pa.types.is_integer(values.type) or type_ == FLAG):
                 labels = np.asarray(values.cast(pa.int64()).to_numpy())
         else:
-            found.add(f"must hold numbers, but holds {WORDS.get(type_, type_)}", column=self.label)
+            rule = "labels must be numbers" + ("" if type_ == TEXT else ", texts, or true and false")
+            found.add(f"holds {WORDS.get(type_, type_)}; {rule}", column=self.label)
             labels = np.full(len(table), -1, dtype=np.int64)
         if problems is None:
             found.raise_any()
@@ -291,7 +304,7 @@ def _learn_column(name: str, values: pa.ChunkedArray, category: bool, *, problem
     if type_ != TEXT:
         return Column(name, type_)
     counts = _distinct(values)
-    texts = {text: count for text, count in counts.items() if not _is_number(text)}
+    texts = {text: count for text, count in counts.items() if not is_number_text(text)}
     if 2 * sum(texts.values()) < sum(counts.values()):
         first = next(iter(texts), None)
         if first is None:
@@ -301,6 +314,13 @@ def _learn_column(name: str, values: pa.ChunkedArray, category: bool, *, problem
         problems.add(
             f"holds numbers, but also '{first}'; correct or empty it, or name the column in categories or drop",
             row=row,
+            column=name,
+        )
+        return None
+    if all(_DECIMAL_COMMA.fullmatch(text) or is_number_text(text) for text in counts):
+        problems.add(
+            f"holds numbers with a decimal comma, such as '{next(iter(texts))}'; write a point, or name the column in "
+            f"categories or drop",
             column=name,
         )
         return None
@@ -320,11 +340,30 @@ def _learn_values(values: pa.ChunkedArray) -> tuple[str, ...]:
     return tuple(sorted(frequent[:MOST_VALUES]))
 
 
-def _learn_classes(table: pa.Table, label: str | None) -> tuple[str, ...] | None:
-    """Return the names of classes in alphabetical order; None if labels are not text."""
-    if label is None or table.column_names.count(label) != 1 or _type_of(table.column(label).type) != TEXT:
+def _learn_classes(label: str, values: pa.ChunkedArray, *, targets: bool, problems: Problems) -> tuple[str, ...] | None:
+    """Return the names of classes, texts in alphabetical order and numbers by size; None if there are none."""
+    type_ = _type_of(values.type)
+    if type_ == TEXT:
+        return tuple(sorted(_distinct(values)))
+    if type_ != NUMBER or targets:
         return None
-    return tuple(sorted(_distinct(table.column(label))))
+    numbers = _numbers(values)
+    whole = np.isnan(numbers) | ((numbers == np.floor(numbers)) & (np.abs(numbers) < 2**53))
+    regression = 'for numbers to be predicted set data.task = "regression"'
+    if not whole.all():
+        row = int(np.argmin(whole))
+        text = f"the label is {numbers[row]:g}; classes are whole numbers or texts; {regression}"
+        problems.add(text, row=row, column=label)
+        return None
+    distinct = np.unique(numbers[~np.isnan(numbers)]).astype(np.int64)
+    if len(distinct) > _MOST_FREE_CLASSES and 2 * len(distinct) > np.count_nonzero(~np.isnan(numbers)):
+        problems.add(f"holds {len(distinct):,} different numbers, too many for classes; {regression}", column=label)
+        return None
+    classes = [str(number) for number in distinct.tolist()]
+    if UNKNOWN in classes and len(classes) > 2:
+        classes.remove(UNKNOWN)
+        problems.note("-1 is taken for an unknown label", column=label)
+    return tuple(classes) or None
 
 
 def _counts_rows(name: str, values: pa.ChunkedArray) -> bool:
@@ -334,7 +373,8 @@ def _counts_rows(name: str, values: pa.ChunkedArray) -> bool:
     return _type_of(values.type) == NUMBER and np.array_equal(_numbers(values), np.arange(len(values)))
 
 
-def _is_number(text: str) -> bool:
+def is_number_text(text: str) -> bool:
+    """Return whether a text is a number as Python reads it."""
     try:
         float(text)
     except ValueError:
@@ -350,10 +390,10 @@ def _distinct(values: pa.ChunkedArray) -> dict[str, int]:
     return {row["values"]: row["counts"] for row in counted if row["values"]}
 
 
-def _texts(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return values as texts without spaces around them; a missing value and an empty text become None.
+def texts_of(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return values as texts without spaces around them; missing and empty ones are null.
 
-    A whole number has one text, whatever its type, for a column with missing values is often float: 3.0 is "3".
+    A whole number has one text, whatever its type: pandas makes floats of whole numbers where some are missing.
     """
     import pyarrow as pa
     from pyarrow import compute
@@ -362,10 +402,23 @@ def _texts(values: pa.ChunkedArray) -> pa.ChunkedArray:
         values = values.cast(values.type.value_type)
     if pa.types.is_floating(values.type):
         values = compute.if_else(compute.is_nan(values), None, values)
+    if pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
         with suppress(pa.ArrowInvalid):  # not all are whole
             values = values.cast(pa.int64())
+    if pa.types.is_floating(values.type):
+        values = values.cast(pa.float64())
     texts = compute.utf8_trim_whitespace(values.cast(pa.string()))
-    return compute.if_else(compute.equal(texts, ""), None, texts)
+    return compute.if_else(compute.equal(compute.binary_length(texts), 0), None, texts)
+
+
+def _texts(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return values of a category or a label as texts, as `texts_of`; the text 3.0, a float in a text file, is 3."""
+    from pyarrow import compute
+
+    texts = texts_of(values)
+    if compute.any(compute.ends_with(texts, ".0")).as_py():
+        texts = compute.replace_substring_regex(texts, r"^(-?(?:0|[1-9][0-9]*))\.0$", r"\1")
+    return texts
 
 
 def _places(texts: pa.ChunkedArray, known: Sequence[str]) -> NDArray[np.int64]:

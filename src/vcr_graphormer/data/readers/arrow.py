@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -158,7 +159,10 @@ class TextFile:
         """Return the number of comment lines, the delimiter and the names of the columns."""
         comments, sample = first_lines(self.file)
         delimiter = find_delimiter(sample)
-        header = next(csv.reader(sample[:1], delimiter=delimiter, skipinitialspace=True))
+        try:
+            header = next(csv.reader(sample, delimiter=delimiter, skipinitialspace=True))
+        except csv.Error as error:
+            raise GraphError(f"{self.file} has no line of column names: {error}") from error
         return comments, delimiter, [name.strip() for name in header]
 
     @property
@@ -174,27 +178,55 @@ class TextFile:
     def _line_of(self, row: int) -> int:
         return int(self._good_lines[row])
 
+    def _rows(self, strict: bool = False) -> Iterator[tuple[int, int]]:
+        """Yield the first line and the number of columns of each row below the header; a quoted text may have lines."""
+        comments, delimiter, _ = self._top
+        with self.file.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+            content = (" ".join(line.split()) + "\n" for line in lines) if delimiter == " " else lines
+            reader = csv.reader(itertools.islice(content, comments, None), delimiter=delimiter, strict=strict)
+            first, seen_header = comments + 1, False
+            try:
+                for row in reader:
+                    if row and seen_header:
+                        yield first, len(row)
+                    seen_header = seen_header or bool(row)
+                    first = comments + reader.line_num + 1
+            except csv.Error as error:
+                where = f"{self.file} line {comments + reader.line_num}"
+                raise GraphError(f"{where}: {error}; shorten the text, or store the table as parquet") from error
+
     @cached_property
     def _ragged(self) -> list[tuple[int, int]]:
-        """Return (line, columns) of the lines that have another number of columns than the header."""
-        comments, delimiter, names = self._top
-        found = []
-        with self.file.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
-            for number, line in enumerate(lines, 1):
-                if number <= comments or not line.strip("\r\n"):
-                    continue
-                content = " ".join(line.split()) if delimiter == " " else line
-                count = len(next(csv.reader([content], delimiter=delimiter), []))
-                if count != len(names):
-                    found.append((number, count))
-        return found
+        """Return (line, columns) of the rows that have another number of columns than the header."""
+        return [(line, count) for line, count in self._rows() if count != len(self.names)]
 
     @cached_property
     def _good_lines(self) -> NDArray[np.int64]:
         """Return the line of each row that can be read."""
+        if self._quotes or self._skips:
+            width = len(self.names)
+            return np.array([line for line, count in self._rows() if count == width or not self._skips])
         lines = _data_lines(self.file)
-        lines = lines[lines > self._top[0]][1:]
-        return np.setdiff1d(lines, [line for line, _ in self._ragged]) if self._skips else lines
+        return lines[lines > self._top[0]][1:]
+
+    @cached_property
+    def _quotes(self) -> int:
+        """Return the number of quotes in the file. A quoted text may have line ends in it."""
+        with self.file.open("rb") as content:
+            return sum(block.count(b'"') for block in iter(lambda: content.read(_BLOCK), b""))
+
+    def _check_quotes(self) -> None:
+        """Refuse a quote that is never closed: Arrow would take the rest of the file for one text."""
+        if self._quotes % 2 == 0:
+            return
+        line = 0
+        try:
+            for line, _ in self._rows(strict=True):  # noqa: B007 - the last one counts
+                pass
+        except GraphError as error:
+            if "unexpected end of data" in str(error):
+                where = f"{self.file} below line {line}" if line else str(self.file)
+                raise GraphError(f'{where}: a quote (") is opened and never closed; close or delete it') from error
 
     @property
     def _skips(self) -> bool:
@@ -207,7 +239,9 @@ class TextFile:
         handler = (lambda _: "skip") if self._skips else None
         return {
             "read_options": arrow_csv.ReadOptions(skip_rows=comments + 1, column_names=names, block_size=block),
-            "parse_options": arrow_csv.ParseOptions(delimiter=delimiter, invalid_row_handler=handler),
+            "parse_options": arrow_csv.ParseOptions(
+                delimiter=delimiter, invalid_row_handler=handler, newlines_in_values=self._quotes > 0
+            ),
             "convert_options": arrow_csv.ConvertOptions(column_types=dict(types), include_columns=columns),
         }
 
@@ -235,6 +269,7 @@ class TextFile:
         if len(self._data()) == 0:
             return pa.table({name: pa.nulls(0, pa.string()) for name in columns})
         types = {name: pa.string() for name in text}
+        self._check_quotes()
         try:
             return arrow_csv.read_csv(self._input(), **self._options(types, columns))
         except pa.ArrowException as error:
@@ -255,6 +290,7 @@ class TextFile:
 
         if len(self._data()) == 0:
             return
+        self._check_quotes()
         size, rows, expected = self.file.stat().st_size, 0, 0
         block = max(_BLOCK, 2 * max(len(line) for line in first_lines(self.file)[1]))
         try:
@@ -284,7 +320,7 @@ class WrongTypeError(GraphError):
 def open_source(file: Path) -> Source:
     """Return the table in a file; nothing is read yet."""
     if not file.is_file():
-        raise StoreError(f"{file} does not exist")
+        raise StoreError(f"{file} is a folder; name a file" if file.is_dir() else f"{file} does not exist")
     ending = file.suffix.lower()
     if ending not in MAPPED:
         raise StoreError(f"{file} has the ending '{file.suffix}'; tables of a mapping end in {', '.join(MAPPED)}")
@@ -318,26 +354,6 @@ def _plain(column: Any) -> Any:
     if isinstance(column, np.ndarray) and column.dtype.kind in "US":
         return column.tolist()
     return column
-
-
-def texts_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return ids as texts without spaces around them; missing and empty ones are null.
-
-    A whole number has one text, whatever its type: pandas makes floats of whole numbers where some are missing.
-    """
-    import pyarrow as pa
-    from pyarrow import compute
-
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if pa.types.is_floating(column.type):
-        column = compute.if_else(compute.is_nan(column), None, column)
-        try:
-            column = column.cast(pa.int64())
-        except pa.ArrowInvalid:  # not all are whole
-            column = column.cast(pa.float64())
-    texts = compute.utf8_trim_whitespace(column.cast(pa.string()))
-    return compute.if_else(compute.equal(compute.binary_length(texts), 0), None, texts)
 
 
 def _data_lines(file: Path) -> NDArray[np.int64]:

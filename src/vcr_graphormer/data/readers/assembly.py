@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -14,11 +14,11 @@ from ...base.checks import LARGEST_ID
 from ...base.jobs import Progress
 from ...base.problems import Problems
 from ...errors import GraphError, VCRError, unknown_name
-from ..columns.schema import CATEGORY, Schema
+from ..columns.schema import CATEGORY, Schema, texts_of
 from ..contract import add_up_edges, check_class_names, finish_adjacency
 from ..graph import Graph
 from ..tasks import TASKS, check_labels, unknown_label
-from .arrow import Again, Source, WrongTypeError, texts_of
+from .arrow import Again, Source, WrongTypeError
 from .formats import LABEL, NODE, SOURCE, TARGET, WEIGHT
 from .mapping import EdgeTable, NodeTable, likely_column
 
@@ -183,19 +183,26 @@ def _read_nodes(
     label = _find(source, table.label, usual_labels, what="label", problems=found)
     if label is not None and not table.label and label not in table.drop:
         found.note("is taken for the label", column=label)
-    label = None if label in table.drop else label
+    label = None if label in table.drop and not table.label else label
     for what, names in (("time", [table.time] if table.time else []), ("drop", table.drop)):
         for name in names:
             _find(source, name, (), what=what, problems=found)
-    dropped = [name for name in table.drop if name in source.names and name not in (id, label, table.time)]
-    content = source.read(text=[id] if id else [], problems=found, leave_out=dropped)
+    roles: dict[str, Sequence[str | None]] = {"id": [id], "label": [label], "time": [table.time]}
+    roles |= {"categories": table.categories, "drop": table.drop}
+    if not _check_roles(roles, found):
+        return None
+    dropped = [name for name in table.drop if name in source.names]
+    # Categories as written, so that the post code 01234 does not become the number 1234.
+    known = wanted.schema.columns if wanted.schema is not None else ()
+    texts = {id, *table.categories, *(column.name for column in known if column.type == CATEGORY)} - {label, table.time}
+    content = source.read(text=[name for name in source.names if name in texts], problems=found, leave_out=dropped)
     # A column may have an empty name, such as the index of a pandas table, and time = "" names none.
     time = content.column(table.time) if table.time and table.time in content.column_names else None
     ids = None if id is None else _ids(content, id, found)
     columns = content.drop_columns([table.time]) if time is not None else content
-    categories = [name for name in table.categories if name != table.time]
     if wanted.schema is None:
-        schema = Schema.learn(columns, id=id, label=label, categories=categories, problems=found)
+        targets = wanted.task in TASKS and TASKS[wanted.task].gives_values
+        schema = Schema.learn(columns, id=id, label=label, categories=table.categories, targets=targets, problems=found)
         if dropped:
             schema = replace(schema, ignored=(*schema.ignored, *dropped))
     else:
@@ -203,6 +210,19 @@ def _read_nodes(
     if len(content) == 0:
         found.add("the table has no rows")
     return None if ids is None else _Nodes(source.title, columns, ids, schema, time, found)
+
+
+def _check_roles(roles: Mapping[str, Sequence[str | None]], problems: Problems) -> bool:
+    """Return whether every column is one thing only; a label that is also a category would be ignored as one."""
+    owner: dict[str, str] = {}
+    distinct = True
+    for role, names in roles.items():
+        for name in filter(None, dict.fromkeys(names)):
+            if name in owner:
+                problems.add(f"is named as {owner[name]} and as {role}: leave out one of them", column=name)
+                distinct = False
+            owner.setdefault(name, role)
+    return distinct
 
 
 def _part_of(schema: Schema, table: pa.Table, *, id: str | None, label: str | None) -> Schema:
@@ -213,14 +233,12 @@ def _part_of(schema: Schema, table: pa.Table, *, id: str | None, label: str | No
 
 def _ids(table: pa.Table, name: str, problems: Problems) -> pa.ChunkedArray | None:
     """Return the ids of nodes as texts; a missing or repeated one is a problem."""
-    import pyarrow as pa
     from pyarrow import compute
 
-    try:
-        ids = texts_of(table.column(name))
-    except pa.ArrowException:
+    if not _can_be_ids(table.column(name).type):
         problems.add(f"holds {table.column(name).type}, which are no ids", column=name)
         return None
+    ids = texts_of(table.column(name))
     if ids.null_count:
         rows = np.flatnonzero(compute.is_null(ids).to_numpy())
         _add_rows(problems, rows, lambda row: "the id is missing; every row needs one", column=name)
@@ -275,7 +293,15 @@ def _number_nodes(
     encoded = encoded.dictionary_encode()
     ends = np.cumsum([len(part.ids) for part in nodes])[:-1]
     rows = np.split(encoded.indices.to_numpy().astype(np.int64), ends)
+    tables = np.bincount(encoded.indices.to_numpy())  # in how many tables each node is
     for part, own in zip(nodes, rows, strict=True):
+        if not part.schema.columns and (tables[own] == 1).all():  # labels only; other nodes may have other columns
+            problems.add(
+                f"none of its ids, such as '{part.ids[0].as_py()}', is in another table of nodes: is this the right "
+                f"column?",
+                file=part.title,
+                column=part.schema.id,
+            )
         lacking = len(encoded.dictionary) - len(own)
         if lacking and part.schema.columns:
             problems.note(
@@ -443,6 +469,9 @@ def _collect(
         sources.append(one)
         targets.append(other)
         if len(columns) == 3:
+            if not _can_be_ids(table.column(columns[2]).type):  # the same types: numbers, also as texts
+                problems.add(f"holds {table.column(columns[2]).type}; weights are numbers", column=columns[2])
+                return _Edges(np.empty(0, np.int32), np.empty(0, np.int32), None)
             values, wrong = _weights(table.column(columns[2]))
             weights.append(values)
             count_bad += len(wrong)
@@ -486,7 +515,8 @@ def _can_be_ids(arrow: pa.DataType) -> bool:
     if types.is_dictionary(arrow):
         return _can_be_ids(arrow.value_type)
     is_text = types.is_string(arrow) or types.is_large_string(arrow) or types.is_string_view(arrow)
-    return bool(is_text or types.is_integer(arrow) or types.is_floating(arrow) or types.is_null(arrow))
+    is_number = types.is_integer(arrow) or types.is_floating(arrow) or types.is_decimal(arrow)
+    return bool(is_text or is_number or types.is_null(arrow))
 
 
 def _weights(values: pa.ChunkedArray) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -610,14 +640,21 @@ def _labels(
         if part.schema.label is None:
             continue
         gives_values = wanted.task in TASKS and TASKS[wanted.task].gives_values
+        if wanted.task in TASKS and TASKS[wanted.task].several_columns:
+            part.problems.add(
+                f"is one column of labels, but {wanted.task} needs a table of labels with one column each: "
+                f"name it labels.csv, see docs/own-data.md",
+                column=part.schema.label,
+            )
+            return None, None
         if gives_values and part.schema.classes is not None:
             part.problems.add(f"holds text; {wanted.task} needs numbers", column=part.schema.label)
             return None, None
         found = part.schema.encode_labels(part.table, part.problems)
         if found is None:
             return None, None
-        if found.dtype.kind == "f" and not gives_values and _are_whole(found):
-            found = np.where(np.isnan(found), -1, found).astype(np.int64)  # an empty cell is an unknown class
+        if found.dtype.kind == "f" and not gives_values:  # true and false, or no value at all
+            found = np.where(np.isnan(found), -1, found).astype(np.int64)
         if own is None:
             return found, part.schema.classes
         unknown = -1 if found.dtype.kind in "iu" else unknown_label(wanted.task)
@@ -626,11 +663,6 @@ def _labels(
         labels[own] = found
         return labels, part.schema.classes
     return None, None
-
-
-def _are_whole(values: NDArray[Any]) -> bool:
-    known = values[~np.isnan(values)]
-    return bool(np.isfinite(known).all() and (known == np.floor(known)).all() and (np.abs(known) < 2**53).all())
 
 
 def _times(nodes: Sequence[_Nodes], rows: Sequence[NDArray[np.int64] | None], *, num_nodes: int) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from ...base.files import read_lines, read_npy, read_npz
 from ...base.folders import MANIFEST
 from ...base.jobs import Progress
-from ...base.problems import MOST_SHOWN, Problems
+from ...base.problems import Problems, first_texts
 from ...errors import ConfigError, GraphError, StoreError, VCRError
 from ..columns.schema import Column as SchemaColumn
 from ..columns.schema import Schema
@@ -120,7 +120,7 @@ def read_graph(
 def warn(problems: Problems) -> None:
     """Give all notes as one warning."""
     if problems.notes:
-        warnings.warn("\n  ".join(["while reading the data:", *problems.notes]), UserWarning, stacklevel=3)
+        warnings.warn("\n  ".join(["while reading the data:", *first_texts(problems.notes)]), UserWarning, stacklevel=3)
 
 
 def read_mapped(
@@ -163,7 +163,7 @@ def frame_graph(nodes: Any, edges: Any, *, directed: bool, task: str, name: str,
         [(Frame("edges", to_arrow(edges, "edges")), EdgeTable("edges", **ends))],
     )
     problems = Problems()
-    graph, _ = assemble(tables, Wanted(directed, task, name), problems=problems)
+    graph, _ = assemble(tables, Wanted(directed, task, name, given.get("schema")), problems=problems)
     warn(problems)
     return graph
 
@@ -327,9 +327,9 @@ def _proposal(folder: Path, wanted: Wanted) -> str:
             found.add(str(error))
     more = ""
     if found.texts:
-        more = "\nWith this mapping, there is more to correct:\n  " + "\n  ".join(found.texts[:MOST_SHOWN])
+        more = "\nWith this mapping, there is more to correct:\n  " + "\n  ".join(first_texts(found.texts))
     if found.notes:
-        more += "\nAnd note:\n  " + "\n  ".join(found.notes[:MOST_SHOWN])
+        more += "\nAnd note:\n  " + "\n  ".join(first_texts(found.notes))
     return (
         f"\ndid you mean {means} in {Path(edges[0].file).name}? Write this to {folder / 'data.toml'}, correct it, and "
         f"give it by --config:\n\n{to_blocks(nodes, edges, folder=folder)}{more}"

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ...base.checks import to_whole_numbers
 from ...base.files import read_npy
 from ...errors import GraphError, StoreError
+from ..columns.schema import is_number_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,7 +82,7 @@ class Table:
         try:
             return column.astype(np.float64)
         except ValueError:
-            row = next(row for row, text in enumerate(column) if not _is_number(str(text)))
+            row = next(row for row, text in enumerate(column) if not is_number_text(str(text)))
             raise NeedsMappingError(
                 f"{self.location(row)}: {what} is {str(column[row])!r}; it must be a number"
             ) from None
@@ -93,7 +94,7 @@ class Table:
             empty = np.flatnonzero(np.char.str_len(column) == 0)
             if empty.size:
                 raise GraphError(f"{self.location(int(empty[0]))}: {what} is missing; every row needs one")
-            if np.char.isdigit(column).all() or not all(_is_number(str(text)) for text in column):
+            if np.char.isdigit(column).all() or not all(is_number_text(str(text)) for text in column):
                 return column
             column = column.astype(np.float64)
         try:
@@ -104,14 +105,6 @@ class Table:
             value = self.columns[position][row]
             value = "missing" if str(value) == "nan" and self.file.suffix.lower() not in TEXT else value
             raise GraphError(f"{self.location(row)}: {what} is {value}; it must be a whole number or a name") from None
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def read_table(
@@ -188,7 +181,7 @@ def first_lines(file: Path) -> tuple[int, list[str]]:
                 elif len(sample) == _SAMPLE:
                     break
     except UnicodeDecodeError as error:
-        raise StoreError(f"{file} is not a UTF-8 text file: {error}") from error
+        raise StoreError(f"{file} is not a UTF-8 text file: {error}; save it as UTF-8") from error
     if not sample:
         raise StoreError(f"{file} has no data line")
     with file.open("rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -208,7 +201,10 @@ def find_delimiter(sample: list[str]) -> str:
     If none does, return the first that occurs in the first line, else a comma.
     """
     for delimiter in _DELIMITERS:
-        counts = {len(row) for row in csv.reader(sample, delimiter=delimiter, skipinitialspace=True)}
+        try:
+            counts = {len(row) for row in csv.reader(sample, delimiter=delimiter, skipinitialspace=True)}
+        except csv.Error:  # a very long text
+            continue
         if len(counts) == 1 and counts != {1}:
             return delimiter
     return next((delimiter for delimiter in _DELIMITERS if delimiter in sample[0]), ",")
@@ -224,7 +220,7 @@ def _find_header(file: Path, rows: list[list[str]], *, known: Sequence[str], fre
             raise GraphError(f"{file} line 1: the column '{repeated}' occurs twice")
         return first
     above_numbers = any(
-        not _is_number(name) and all(len(row) > i and _is_number(row[i]) for row in rest)
+        not is_number_text(name) and all(len(row) > i and is_number_text(row[i]) for row in rest)
         for i, name in enumerate(first)
     )
     if not rest or not above_numbers:
