@@ -225,12 +225,17 @@ def test_refused_files(tmp_path: Path) -> None:
     (tmp_path / "data.pt").write_bytes(b"")
     with pytest.raises(StoreError, match="is a pickle, which can run code"):
         read_graph(tmp_path / "data.pt")
+    (tmp_path / "fraud.toml").write_text("[data]\n")
+    with pytest.raises(StoreError, match=r"fraud.toml holds settings, not data: give it by --config .*fraud.toml"):
+        read_graph(tmp_path / "fraud.toml")
     (tmp_path / "data.xyz").write_bytes(b"")
     with pytest.raises(StoreError, match="has the unknown ending '.xyz'"):
         read_graph(tmp_path / "data.xyz")
 
 
 def test_splits_beside_the_data(tmp_path: Path) -> None:
+    for name in ("train.log", "train.py", "test.sh", "train.toml"):  # no data, though the names could be of a split
+        (tmp_path / name).write_text("")
     assert read_splits(tmp_path) == []
     assert read_splits(tmp_path / "edges.csv") == []
     (tmp_path / "train.txt").write_text("0\n1\n")
