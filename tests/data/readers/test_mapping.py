@@ -354,7 +354,9 @@ def test_ids_are_found_by_their_values(tmp_path: Path) -> None:
     """No name sounds like an id or a label; wrong entries make no category and drop nothing."""
     rows = "".join(f"{i},C{i},{'x' if i == 7 else i},{i}@a.org,{'DE' if i % 2 else 'FR'}\n" for i in range(60))
     (tmp_path / "crm.csv").write_text(f",customer_no,age,mail,country\n{rows}")
-    (tmp_path / "cases.csv").write_text("customer,verdict\n" + "".join(f"C{i},{'bad' * (i % 3)}ok\n" for i in range(60)))
+    (tmp_path / "cases.csv").write_text(
+        "customer,verdict\n" + "".join(f"C{i},{'bad' * (i % 3)}ok\n" for i in range(60))
+    )
     (tmp_path / "payments.csv").write_text("no,payer,payee\n" + "".join(f"{i},C{i},C{i + 1}\n" for i in range(59)))
     (tmp_path / "rates.csv").write_text("currency,rate\nUSD,1.1\n")
     with pytest.raises(StoreError, match="did you mean source = payer and target = payee in payments.csv") as caught:
