@@ -106,9 +106,9 @@ def read_graph(
         return _read_folder(source, wanted, ids=ids, problems=problems, progress=progress)
     ending = source.suffix.lower()
     if ending == ".npz":
-        return read_npz_graph(source, directed, task, name)
+        return read_npz_graph(source, directed, task=task, name=name, problems=problems)
     if ending == ".graphml":
-        return read_graphml(source, directed, task, name)
+        return read_graphml(source, directed, task=task, name=name, problems=problems)
     if ending in (".pt", ".pth", ".pkl", ".pickle"):
         raise StoreError(
             f"{source} is a pickle, which can run code when it is read: load it in Python yourself and pass the "
