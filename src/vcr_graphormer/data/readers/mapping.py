@@ -169,7 +169,8 @@ def _texts(table: Source, id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     import pyarrow as pa
 
     columns = table.read(text=[id], problems=Problems())
-    few, many = [], []
+    few: list[str] = []
+    many: list[str] = []
     for name in columns.column_names:
         if name != id and pa.types.is_string(columns.column(name).type):
             counts = distinct(columns.column(name))

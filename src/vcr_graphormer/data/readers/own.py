@@ -329,7 +329,7 @@ def _proposal(folder: Path, wanted: Wanted) -> str:
     except VCRError as error:
         if not found.texts:
             found.add(str(error))
-    mapped = {table.file for table in (*nodes, *edges)}
+    mapped = {node.file for node in nodes} | {edge.file for edge in edges}
     for file in tables_in(folder):
         if str(file) not in mapped:
             found.note(f"{file} is not in this mapping: no column of it looks like an id of the edges")
