@@ -359,10 +359,13 @@ def test_ids_are_found_by_their_values(tmp_path: Path) -> None:
     )
     (tmp_path / "payments.csv").write_text("no,payer,payee\n" + "".join(f"{i},C{i},C{i + 1}\n" for i in range(59)))
     (tmp_path / "rates.csv").write_text("currency,rate\nUSD,1.1\n")
+    (tmp_path / "out.csv").write_text(
+        "node,name,part,label,prediction\n" + "".join(f"{i},C{i},,,ok\n" for i in range(60))
+    )
     with pytest.raises(StoreError, match="did you mean source = payer and target = payee in payments.csv") as caught:
         read_graph(tmp_path)
     text = str(caught.value)
-    assert f"{tmp_path / 'rates.csv'} is not in this mapping: no column of it looks like an id of the edges" in text
+    assert f"{tmp_path / 'rates.csv'} is not in this mapping: it has no ids of the edges" in text
     assert "crm.csv line 9, column 'age': holds numbers, but also 'x'" in text
     nodes, _ = propose(tmp_path)
     assert nodes == [

@@ -23,6 +23,8 @@ _WORDS = {
     "label": ("label", "class", "y", "status", "fraud", "churn", "outcome"),
 }
 
+_OUTPUT = {"node", "part"}  # columns of what `predict` and `embed` write, often beside the data
+
 
 @dataclass(frozen=True)
 class NodeTable:
@@ -98,9 +100,9 @@ def propose(folder: Path) -> tuple[list[NodeTable], list[EdgeTable]]:
         try:
             table = open_source(file)
             edge = _as_edges(table, file)
-            if edge is None:
+            if edge is None and not set(table.names) >= _OUTPUT:
                 others.append((file, table))
-            else:
+            elif edge is not None:
                 edges.append(edge)
                 edge_ids += _first_ids(table, edge)
         except VCRError:

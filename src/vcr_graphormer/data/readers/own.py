@@ -332,7 +332,7 @@ def _proposal(folder: Path, wanted: Wanted) -> str:
     mapped = {node.file for node in nodes} | {edge.file for edge in edges}
     for file in tables_in(folder):
         if str(file) not in mapped:
-            found.note(f"{file} is not in this mapping: no column of it looks like an id of the edges")
+            found.note(f"{file} is not in this mapping: it has no ids of the edges, or is what predict or embed wrote")
     more = ""
     if found.texts:
         more = "\nWith this mapping, there is more to correct:\n  " + "\n  ".join(found.texts[:MOST_SHOWN])
