@@ -52,7 +52,7 @@ weight = "amount"                 # transfers between the same two accounts add 
 class_weights = "balanced"
 metric = "average_precision"
 threshold = "f1"
-epochs = 20                       # enough for these tables; leave it out for your own
+epochs = 20                       # short, for a quick example; leave it out for your own
 """
 
 Rng = np.random.Generator
