@@ -1,12 +1,16 @@
 """The examples as a reader runs them: in their own process, by what they print and leave behind."""
 
 import csv
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+from pyarrow import parquet
+
+from tests.support.command import run as command
 from vcr_graphormer import Run
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -61,3 +65,43 @@ def test_heterophilous(tmp_path: Path) -> None:
         assert kept.metrics["test"] > 0.4  # a fifth by guessing; which list wins is no promise
     assert Run.open(tmp_path / "hops-only", device="cpu").store.num_tokens == 4  # itself and three hops
     assert re.search(r"gain of the full list on the test nodes: [+-]\d+\.\d points", text)
+
+
+def test_company_accounts(tmp_path: Path) -> None:
+    """The commands of docs/company.md on a small company: from tables to a parquet of predictions."""
+    folder = tmp_path / "company"
+    script = [sys.executable, str(EXAMPLES / "company_accounts.py"), "--out", str(folder), "--accounts", "600"]
+    text = subprocess.run(script, capture_output=True, text=True, check=True).stdout
+    assert "600 accounts, 15 of them fraud" in text
+    config = ("--config", str(folder / "fraud.toml"))
+    # The proposal for the folder is what fraud.toml says of the tables.
+    proposal = command("datasets", str(folder), code=2)
+    for line in ('id = "account_id"', 'label = "status"', 'categories = ["country", "plan"]', 'weight = "amount"'):
+        assert line in proposal
+        assert line in (folder / "fraud.toml").read_text(encoding="utf-8")
+    text = command("datasets", *config)
+    assert "edges are left out: an id of theirs is in no table of nodes" in text
+    assert "the columns 'transaction', 'booked_at' are not used" in text
+    assert "columns not used       'email'" in text
+    quick = ("--set", "training.epochs=2", "--set", "model.hidden_channels=16", "--baselines", "none")
+    out = str(tmp_path / "runs" / "fraud")
+    text = command("train", *config, *quick, "--out", out, "--device", "cpu")
+    assert "fraud is predicted from a probability of" in text
+    text = command("evaluate", out, "--device", "cpu", "--json")
+    scores = json.loads(text[text.index("{") :])
+    assert scores["test"]["average_precision"] == Run.open(out, device="cpu").metrics["test"]  # as it was trained
+    file = tmp_path / "predictions.parquet"
+    command("predict", out, "--out", str(file), "--device", "cpu")
+    rows = parquet.read_table(file).to_pylist()
+    assert [row["name"] for row in rows] == [f"AC-{number:06d}" for number in range(600)]
+    assert {row["prediction"] for row in rows} <= {"ok", "fraud"}
+    assert {row["part"] for row in rows if row["label"] is None} == {None}  # not reviewed, but predicted
+    assert all(0 <= row["probability_fraud"] <= 1 for row in rows)
+    assert "AC-000042" in command("explain", out, "--node", "AC-000042", "--device", "cpu")
+    assert "fraud" in command("runs", str(tmp_path / "runs"))
+
+
+def test_the_page_about_a_company_shows_the_mapping_of_the_example() -> None:
+    script = (EXAMPLES / "company_accounts.py").read_text(encoding="utf-8")
+    mapping = script.split('MAPPING = """\\\n')[1].split('"""')[0].split("\n", 1)[1]
+    assert mapping in (EXAMPLES.parent / "docs" / "company.md").read_text(encoding="utf-8")

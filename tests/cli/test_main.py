@@ -79,7 +79,13 @@ def test_tokenize(tmp_path: Path) -> None:
 
 def test_settings_are_listed() -> None:
     text = run("settings")
-    for part in ("data.dataset", "tokens.distinct", "0.15", "METIS clusters, one super node each"):
+    for part in (
+        "data.dataset",
+        "tokens.distinct",
+        "0.15",
+        "METIS clusters, one super node each",
+        "needs time in [data.nodes]",
+    ):
         assert part in text
 
 

@@ -54,6 +54,17 @@ def test_text_ids_and_text_labels() -> None:
         Graph.from_edges(edges, features=np.ones((4, 1)))
 
 
+def test_edge_attributes_of_networkx_are_not_dropped_in_silence() -> None:
+    source = networkx.Graph()
+    source.add_edge("ann", "bob", amount=2.5, colour="red")
+    with pytest.warns(UserWarning, match="^edge attributes are not used: amount, colour; .* pass weight='amount'"):
+        assert Graph.from_networkx(source).weights is None
+    assert Graph.from_networkx(source, weight=None).weights is None
+    named = Graph.from_networkx(source, weight="amount").weights
+    assert named is not None
+    assert named.tolist() == [2.5, 2.5]
+
+
 def test_text_labels_of_networkx() -> None:
     source = networkx.path_graph(["ann", "bob", "eve"])
     for node, job in zip(source, ("spy", "friend", "spy"), strict=True):

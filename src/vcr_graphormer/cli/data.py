@@ -152,7 +152,7 @@ def settings() -> None:
     from rich.table import Table
 
     from ..runs.config import Config, shown
-    from .console import show
+    from .console import cell, show
 
     table = Table("setting", "default", "meaning", title="settings of a run, for TOML files and --set")
     for section in fields(Config):
@@ -160,6 +160,6 @@ def settings() -> None:
         for item in fields(values):
             default = "none" if item.default == () else str(shown(values, item.name))
             default = default.lower() if isinstance(item.default, bool) else default
-            table.add_row(f"{section.name}.{item.name}", default, item.metadata["help"])
+            table.add_row(f"{section.name}.{item.name}", default, cell(item.metadata["help"]))
         table.add_section()
     show(table)

@@ -157,6 +157,14 @@ def networkx_arguments(graph: Any, features: Any, labels: Any, weight: str | Non
     present = [value for value in weights if value is not None]
     if present and len(present) != len(weights):
         raise GraphError(f"{len(weights) - len(present)} of {len(weights)} edges have no attribute '{weight}'")
+    unused = sorted(map(str, set().union(*(attributes for *_, attributes in edges))))
+    if weight == "weight" and unused and not present:  # the default, and there is no such attribute
+        warnings.warn(
+            f"edge attributes are not used: {', '.join(unused)}; to take one as weights pass "
+            f"weight='{unused[0]}', or weight=None for none",
+            UserWarning,
+            stacklevel=3,
+        )
     pairs = [(row_of[u], row_of[v]) for u, v, _ in edges]
     return {
         "edge_index": np.asarray(pairs, dtype=np.int64).reshape(-1, 2).T,

@@ -256,6 +256,21 @@ def test_one_text_among_numbers_is_a_problem_with_its_line() -> None:
     ]
 
 
+def test_wrong_dates_and_several_wrong_entries_are_told() -> None:
+    problems = Problems()
+    days = [f"2024-01-{day:02d}" for day in range(1, 21)]
+    ages = [str(age) for age in range(20)]
+    wrong = ["a", "b", "c", "d", "e", "f"]
+    table = pa.table({"since": [*days, "2024-02-31"] + [None] * 5, "age": ages + wrong, "day": days + days[:6]})
+    Schema.learn(table, problems=problems.of("nodes.csv", lambda row: row + 2))
+    way_out = "correct or empty it, or name the column in categories or drop"
+    assert problems.texts == [
+        f"nodes.csv line 22, column 'since': holds dates, but also '2024-02-31'; {way_out}",
+        f"nodes.csv line 22, column 'age': holds numbers, but also 'a', 'b', 'c', 'd', 'e', …; {way_out}",
+    ]
+    assert problems.notes == ["nodes.csv, column 'day': holds dates as text and is ignored; to use it, store dates"]
+
+
 def test_infinite_numbers_are_named() -> None:
     schema = Schema((Column("x"),))
     assert error_of(schema, pa.table({"x": [1.0, np.inf]})) == (

@@ -466,6 +466,30 @@ def test_a_mapping_is_proposed(tmp_path: Path) -> None:
         read_graph(tmp_path)
 
 
+def test_ids_are_found_by_their_values(tmp_path: Path) -> None:
+    """No name sounds like an id or a label; wrong entries make no category and drop nothing."""
+    rows = "".join(f"{i},C{i},{'x' if i == 7 else i},{i}@a.org,{'DE' if i % 2 else 'FR'}\n" for i in range(60))
+    (tmp_path / "crm.csv").write_text(f",customer_no,age,mail,country\n{rows}")
+    (tmp_path / "cases.csv").write_text(
+        "customer,verdict\n" + "".join(f"C{i},{'bad' * (i % 3)}ok\n" for i in range(60))
+    )
+    (tmp_path / "payments.csv").write_text("no,payer,payee\n" + "".join(f"{i},C{i},C{i + 1}\n" for i in range(59)))
+    (tmp_path / "rates.csv").write_text("currency,rate\nUSD,1.1\n")
+    (tmp_path / "out.csv").write_text(
+        "node,name,part,label,prediction\n" + "".join(f"{i},C{i},,,ok\n" for i in range(60))
+    )
+    with pytest.raises(StoreError, match="did you mean source = payer and target = payee in payments.csv") as caught:
+        read_graph(tmp_path)
+    text = str(caught.value)
+    assert f"{tmp_path / 'rates.csv'} is not in this mapping: it has no ids of the edges" in text
+    assert "crm.csv line 9, column 'age': holds numbers, but also 'x'" in text
+    nodes, _ = propose(tmp_path)
+    assert nodes == [
+        NodeTable(str(tmp_path / "cases.csv"), "customer", "verdict"),
+        NodeTable(str(tmp_path / "crm.csv"), "customer_no", "", ("country",), ("mail",)),
+    ]
+
+
 def test_a_folder_with_nodes(tmp_path: Path) -> None:
     (tmp_path / "edges.feather").touch()
     write(tmp_path / "edges.feather", [{"src": "b", "dst": "a"}], columns=["src", "dst"])

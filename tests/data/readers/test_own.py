@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from pyarrow import parquet
 
 from vcr_graphormer import ConfigError, Graph, GraphError, StoreError
+from vcr_graphormer.base.problems import Problems
 from vcr_graphormer.data.readers.own import read_graph, read_splits
 
 EDGES = np.array([[0, 1, 2], [1, 2, 3]])
@@ -136,9 +137,14 @@ def test_graphml(tmp_path: Path) -> None:
     source.add_node("ann", age=20, height=1.5, label="b", note="text")
     source.add_node("bob", age=30, height=1.8, label="a", note="text")
     source.add_node("eve", age=40, height=1.7, note="text")
-    source.add_edge("ann", "eve", weight=2.5)
+    source.add_edge("ann", "eve", weight=2.5, colour="red")
     networkx.write_graphml(source, tmp_path / "g.graphml")
-    graph = read_graph(tmp_path)
+    problems = Problems()
+    graph = read_graph(tmp_path, problems=problems)
+    assert problems.notes == [
+        f"{tmp_path / 'g.graphml'}: the node attribute 'note' is no number and not used",
+        f"{tmp_path / 'g.graphml'}: the edge attribute 'colour' is not used; edges may have a weight",
+    ]
     assert graph.names is not None
     assert graph.labels is not None
     assert graph.weights is not None
@@ -150,7 +156,7 @@ def test_graphml(tmp_path: Path) -> None:
     for node, value in zip(source, (3, 1, 0), strict=True):
         source.nodes[node]["label"] = value
     networkx.write_graphml(source, tmp_path / "h.graphml")
-    numbered = read_graph(tmp_path / "h.graphml")
+    numbered = read_graph(tmp_path / "h.graphml", problems=Problems())
     assert numbered.labels is not None
     assert numbered.labels.tolist() == [3, 1, 0]
     (tmp_path / "g.graphml").write_text("<graphml><graph>")
@@ -217,6 +223,9 @@ def test_weights_and_sparse_features(tmp_path: Path) -> None:
     assert read_graph(tmp_path / "adjacency.npz").num_edges == 1
     np.savez(tmp_path / "labelled.npz", edge_index=[[0], [1]], y=[0, 1, 1])
     assert read_graph(tmp_path / "labelled.npz").num_nodes == 3
+    np.savez(tmp_path / "more.npz", edge_index=[[0], [1]], y=[0, 1], edge_attr=[[1.0]], train_mask=[1, 0], age=[3, 4])
+    with pytest.warns(UserWarning, match=r"more.npz: the arrays 'age', 'edge_attr' are not used"):
+        assert read_graph(tmp_path / "more.npz").weights is None
 
 
 def test_refused_files(tmp_path: Path) -> None:
@@ -225,12 +234,17 @@ def test_refused_files(tmp_path: Path) -> None:
     (tmp_path / "data.pt").write_bytes(b"")
     with pytest.raises(StoreError, match="is a pickle, which can run code"):
         read_graph(tmp_path / "data.pt")
+    (tmp_path / "fraud.toml").write_text("[data]\n")
+    with pytest.raises(StoreError, match=r"fraud.toml holds settings, not data: give it by --config .*fraud.toml"):
+        read_graph(tmp_path / "fraud.toml")
     (tmp_path / "data.xyz").write_bytes(b"")
     with pytest.raises(StoreError, match="has the unknown ending '.xyz'"):
         read_graph(tmp_path / "data.xyz")
 
 
 def test_splits_beside_the_data(tmp_path: Path) -> None:
+    for name in ("train.log", "train.py", "test.sh", "train.toml"):  # no data, though the names could be of a split
+        (tmp_path / name).write_text("")
     assert read_splits(tmp_path) == []
     assert read_splits(tmp_path / "edges.csv") == []
     (tmp_path / "train.txt").write_text("0\n1\n")

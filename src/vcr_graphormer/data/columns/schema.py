@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ OTHER = "other"  # the name of the column for rare values, and for those that we
 # rules of thumb: from fewer rows a model learns nothing about the value.
 LEAST_ROWS, LEAST_FRACTION = 10, 0.01
 MOST_VALUES = 100  # columns per category, the most frequent values first
+MOST_TEXTS = 5  # wrong entries of a column that are shown
 MOST_PROPOSED = 50  # distinct texts up to which a column is proposed as a category
 _VERSION = 1
 _ROWS_AT_ONCE = 1 << 13
@@ -224,7 +226,7 @@ class Schema:
         labels: NDArray[Any]
         if self.classes is not None:
             labels = _places(_texts(values), self.classes)
-            unknown = _distinct(values).keys() - set(self.classes)
+            unknown = distinct(values).keys() - set(self.classes)
             for name in sorted(unknown - {UNKNOWN} if type_ == NUMBER else unknown):
                 found.add(f"unknown class '{name}'; the classes are {', '.join(self.classes)}", column=self.label)
         elif type_ in (NUMBER, FLAG, EMPTY):
@@ -303,23 +305,22 @@ def _learn_column(name: str, values: pa.ChunkedArray, category: bool, *, problem
         return Column(name, DATE, origin=float(np.floor(np.nanmin(_days(values)))))
     if type_ != TEXT:
         return Column(name, type_)
-    counts = _distinct(values)
-    texts = {text: count for text, count in counts.items() if not is_number_text(text)}
-    if 2 * sum(texts.values()) < sum(counts.values()):
-        first = next(iter(texts), None)
-        if first is None:
-            problems.note("holds numbers as text and is ignored; to use it, store numbers", column=name)
+    counts = distinct(values)
+    meant, others = meaning_of_texts(counts)
+    if meant != TEXT:
+        if not others:
+            problems.note(f"holds {meant}s as text and is ignored; to use it, store {meant}s", column=name)
             return None
-        row = _texts(values).index(first).as_py()
+        shown = ", ".join(f"'{text}'" for text in others[:MOST_TEXTS]) + ", …" * (len(others) > MOST_TEXTS)
         problems.add(
-            f"holds numbers, but also '{first}'; correct or empty it, or name the column in categories or drop",
-            row=row,
+            f"holds {meant}s, but also {shown}; correct or empty it, or name the column in categories or drop",
+            row=_texts(values).index(others[0]).as_py(),
             column=name,
         )
         return None
     if all(_DECIMAL_COMMA.fullmatch(text) or is_number_text(text) for text in counts):
         problems.add(
-            f"holds numbers with a decimal comma, such as '{next(iter(texts))}'; write a point, or name the column in "
+            f"holds numbers with a decimal comma, such as '{next(text for text in counts if not is_number_text(text))}'; write a point, or name the column in "
             f"categories or drop",
             column=name,
         )
@@ -333,7 +334,7 @@ def _learn_column(name: str, values: pa.ChunkedArray, category: bool, *, problem
 
 def _learn_values(values: pa.ChunkedArray) -> tuple[str, ...]:
     """Return the values of a category that are not rare, in alphabetical order."""
-    counts = _distinct(values)
+    counts = distinct(values)
     least = min(LEAST_ROWS, LEAST_FRACTION * len(values))
     frequent = [value for value in sorted(counts) if counts[value] >= least and value != OTHER]
     frequent.sort(key=lambda value: -counts[value])
@@ -344,7 +345,7 @@ def _learn_classes(label: str, values: pa.ChunkedArray, *, targets: bool, proble
     """Return the names of classes, texts in alphabetical order and numbers by size; None if there are none."""
     type_ = _type_of(values.type)
     if type_ == TEXT:
-        return tuple(sorted(_distinct(values)))
+        return tuple(sorted(distinct(values)))
     if type_ != NUMBER or targets:
         return None
     numbers = _numbers(values)
@@ -355,11 +356,11 @@ def _learn_classes(label: str, values: pa.ChunkedArray, *, targets: bool, proble
         text = f"the label is {numbers[row]:g}; classes are whole numbers or texts; {regression}"
         problems.add(text, row=row, column=label)
         return None
-    distinct = np.unique(numbers[~np.isnan(numbers)]).astype(np.int64)
-    if len(distinct) > _MOST_FREE_CLASSES and 2 * len(distinct) > np.count_nonzero(~np.isnan(numbers)):
-        problems.add(f"holds {len(distinct):,} different numbers, too many for classes; {regression}", column=label)
+    numbered = np.unique(numbers[~np.isnan(numbers)]).astype(np.int64)
+    if len(numbered) > _MOST_FREE_CLASSES and 2 * len(numbered) > np.count_nonzero(~np.isnan(numbers)):
+        problems.add(f"holds {len(numbered):,} different numbers, too many for classes; {regression}", column=label)
         return None
-    classes = [str(number) for number in distinct.tolist()]
+    classes = [str(number) for number in numbered.tolist()]
     if UNKNOWN in classes and len(classes) > 2:
         classes.remove(UNKNOWN)
         problems.note("-1 is taken for an unknown label", column=label)
@@ -375,14 +376,31 @@ def _counts_rows(name: str, values: pa.ChunkedArray) -> bool:
 
 def is_number_text(text: str) -> bool:
     """Return whether a text is a number as Python reads it."""
+    return _can_be(float, text)
+
+
+def meaning_of_texts(counts: Mapping[str, int]) -> tuple[str, list[str]]:
+    """Return what most texts of a column stand for, `number`, `date` or `text`, and the texts that do not.
+
+    >>> meaning_of_texts({"3": 5, "4.5": 1, "unknown": 2})
+    ('number', ['unknown'])
+    """
+    for meant, parse in ((NUMBER, float), (DATE, datetime.fromisoformat)):
+        others = [text for text in counts if not _can_be(parse, text)]
+        if 2 * sum(counts[text] for text in others) < sum(counts.values()):
+            return meant, others
+    return TEXT, []
+
+
+def _can_be(parse: Callable[[str], object], text: str) -> bool:
     try:
-        float(text)
+        parse(text)
     except ValueError:
         return False
     return True
 
 
-def _distinct(values: pa.ChunkedArray) -> dict[str, int]:
+def distinct(values: pa.ChunkedArray) -> dict[str, int]:
     """Return how often each value occurs, as text; missing values do not count."""
     from pyarrow import compute
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,10 @@ TARGET = ("target", "dst", "to")
 WEIGHT = ("weight", "w", "edge_weight")
 NODE = NODE_TITLES
 LABEL = ("label", "y", "class")
+# Arrays of an .npz file of edges that are read, and those of splits in it.
+_ARRAYS = {"edge_index", "edges", "edge_weight", "num_nodes", "features", "x", "attr_matrix", "node_features", "labels"}
+_ARRAYS |= {"y", "node_labels", "class_names"}
+_ARRAYS |= {f"{part}{ending}" for part in ("train", "val", "test") for ending in ("", "_mask", "_masks")}
 GEOM_GCN = ("out1_graph_edges.txt", "out1_node_feature_label.txt")
 
 
@@ -171,8 +176,11 @@ def read_scipy(file: Path) -> sp.csr_matrix:
     return to_csr(matrix, str(file))
 
 
-def read_npz_graph(file: Path, directed: bool, task: str, name: str) -> Graph:
-    """Read a graph from an .npz file: `edge_index` or `edges` and more, `adj_*` and `attr_*`, or a scipy matrix."""
+def read_npz_graph(file: Path, directed: bool, *, task: str, name: str, problems: Problems) -> Graph:
+    """Read a graph from an .npz file: `edge_index` or `edges` and more, `adj_*` and `attr_*`, or a scipy matrix.
+
+    Arrays beside the edges that are not read are noted in `problems`.
+    """
     arrays = read_npz(file)
     labels = next((arrays[key] for key in ("labels", "y", "node_labels") if key in arrays), None)
     feature_keys = ("features", "x", "attr_matrix", "node_features")
@@ -190,6 +198,9 @@ def read_npz_graph(file: Path, directed: bool, task: str, name: str) -> Graph:
         if count is not None and count.ndim:
             raise GraphError(f"{file}: num_nodes has shape {list(count.shape)}; it must be one number")
         num_nodes = None if count is None else int(count)
+        unused = sorted(key for key in arrays.keys() - _ARRAYS if not key.startswith("attr_"))
+        if unused:
+            problems.note(f"{_listed('array', unused)} not used", file=file)
         return Graph.from_edges(arrays["edge_index"], num_nodes, edge_weight=arrays.get("edge_weight"), **keywords)
     if "adj_data" in arrays:
         return Graph.from_scipy(_prefixed_csr(file, arrays, prefix="adj_"), **keywords)
@@ -198,6 +209,12 @@ def read_npz_graph(file: Path, directed: bool, task: str, name: str) -> Graph:
     raise StoreError(
         f"{file} has neither edge_index nor adj_data nor a scipy sparse matrix: {', '.join(sorted(arrays))}"
     )
+
+
+def _listed(what: str, names: Sequence[str]) -> str:
+    """Return names with their noun and verb, as in: the arrays 'a', 'b' are."""
+    several = len(names) > 1
+    return f"the {what}{'s' * several} {', '.join(map(repr, names))} {'are' if several else 'is'}"
 
 
 def _prefixed_csr(file: Path, arrays: dict[str, Column], *, prefix: str) -> sp.csr_matrix:
@@ -210,8 +227,11 @@ def _prefixed_csr(file: Path, arrays: dict[str, Column], *, prefix: str) -> sp.c
     return to_csr(matrix, f"{file}: {prefix}*")
 
 
-def read_graphml(file: Path, directed: bool, task: str, name: str) -> Graph:
-    """Read a GraphML file: numeric node attributes are features, `label` (or `y`, `class`) is the label."""
+def read_graphml(file: Path, directed: bool, *, task: str, name: str, problems: Problems) -> Graph:
+    """Read a GraphML file: numeric node attributes are features, `label` (or `y`, `class`) is the label.
+
+    Other attributes of nodes, and of edges all but `weight`, are noted in `problems`.
+    """
     import networkx
 
     try:
@@ -222,6 +242,11 @@ def read_graphml(file: Path, directed: bool, task: str, name: str) -> Graph:
     keys = sorted(set().union(*attributes)) if attributes else []
     label_key = next((key for key in keys if key.lower() in LABEL), None)
     feature_keys = [k for k in keys if k != label_key and any(isinstance(v.get(k), int | float) for v in attributes)]
+    if unused := [key for key in keys if key != label_key and key not in feature_keys]:
+        problems.note(f"{_listed('node attribute', unused)} no number and not used", file=file)
+    edge_keys = set().union(*(values for *_, values in graph.edges(data=True))) - {"id"}  # networkx adds the id
+    if unused := sorted(edge_keys - {"weight"}):
+        problems.note(f"{_listed('edge attribute', unused)} not used; edges may have a weight", file=file)
     for key in feature_keys:
         lacking = next((node for node, v in graph.nodes(data=True) if not isinstance(v.get(key), int | float)), None)
         if lacking is not None:
@@ -236,9 +261,9 @@ def read_graphml(file: Path, directed: bool, task: str, name: str) -> Graph:
         else:
             unknown = unknown_label(task)
             labels = np.array([unknown if value is None else value for value in column])
-    return Graph.from_networkx(
-        graph, features=features, labels=labels, class_names=classes, directed=directed, task=task, name=name
-    )
+    weight = "weight" if "weight" in edge_keys else None
+    arrays = {"features": features, "labels": labels, "class_names": classes}
+    return Graph.from_networkx(graph, weight=weight, directed=directed, task=task, name=name, **arrays)
 
 
 def read_geom_gcn(folder: Path, directed: bool, task: str, name: str) -> Graph:

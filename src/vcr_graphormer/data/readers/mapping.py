@@ -11,8 +11,8 @@ from pathlib import Path
 from ...base.checks import setting
 from ...base.problems import Problems
 from ...errors import VCRError
-from ..columns.schema import MOST_PROPOSED
-from .arrow import MAPPED, Source, open_source
+from ..columns.schema import MOST_PROPOSED, TEXT, distinct, meaning_of_texts
+from .arrow import MAPPED, Again, Source, open_source
 
 # Words in the names of columns that tell what a column is, the surest first.
 _WORDS = {
@@ -22,6 +22,8 @@ _WORDS = {
     "id": ("id", "node", "key", "name"),
     "label": ("label", "class", "y", "status", "fraud", "churn", "outcome"),
 }
+
+_OUTPUT = {"node", "part"}  # columns of what `predict` and `embed` write, often beside the data
 
 
 @dataclass(frozen=True)
@@ -83,37 +85,78 @@ def likely_column(what: str, names: Sequence[str], taken: Sequence[str | None] =
     return next((name for word in _WORDS[what] for name in free if word in _words(name)), None)
 
 
+def tables_in(folder: Path) -> list[Path]:
+    """Return the files of a folder that could be tables of nodes or edges."""
+    files = (file for file in folder.iterdir() if file.suffix.lower() in MAPPED and file.is_file())
+    return sorted(file for file in files if file.stem not in ("train", "val", "test"))
+
+
 def propose(folder: Path) -> tuple[list[NodeTable], list[EdgeTable]]:
     """Return a likely mapping of the tables in a folder; without a table that looks like edges, nothing."""
     others: list[tuple[Path, Source]] = []
     edges: list[EdgeTable] = []
-    for file in sorted(folder.iterdir()):
-        if file.suffix.lower() not in MAPPED or not file.is_file() or file.stem in ("train", "val", "test"):
-            continue
+    edge_ids: list[str] = []
+    for file in tables_in(folder):
         try:
             table = open_source(file)
             edge = _as_edges(table, file)
+            if edge is None and not set(table.names) >= _OUTPUT:
+                others.append((file, table))
+            elif edge is not None:
+                edges.append(edge)
+                edge_ids += _first_ids(table, edge)
         except VCRError:
             continue  # not a table: it is told when the file is named
-        others.append((file, table)) if edge is None else edges.append(edge)
     if not edges:
         return [], []
     # What the ends of edges are, such as the account in from_account, is often the name of an id, too.
     ends = {word for edge in edges for name in (edge.source, edge.target) for word in _words(name)}
     ends -= {word for words in _WORDS.values() for word in words}
-    nodes = []
+    nodes: list[NodeTable] = []
+    widths: list[int] = []
     for file, table in others:
-        id = likely_column("id", table.names) or next((n for n in table.names if ends & set(_words(n))), None)
+        named = likely_column("id", table.names) or next((n for n in table.names if ends & set(_words(n))), None)
+        id = _column_of_ids(table, edge_ids, named)
         if id is not None:
             categories, drop = _texts(table, id)
             label = likely_column("label", table.names, [id]) or ""
+            if len(table.names) == 2 and categories:  # an id and one text of few values
+                label = categories[0]
             categories = tuple(name for name in categories if name != label)
             nodes.append(NodeTable(str(file), id, label, categories, drop))
-    labelled = [(len(table.names), number) for number, (_, table) in enumerate(others) if number < len(nodes)]
-    if sum(bool(table.label) for table in nodes) > 1:  # labels are in the table with the fewest columns
-        fewest = min((width, number) for width, number in labelled if nodes[number].label)[1]
-        nodes = [table if number == fewest else replace(table, label="") for number, table in enumerate(nodes)]
+            widths.append(len(table.names))
+    labelled = [(width, number) for number, width in enumerate(widths) if nodes[number].label]
+    if len(labelled) > 1:  # labels are in the table with the fewest columns
+        nodes = [replace(table, label=table.label * (i == min(labelled)[1])) for i, table in enumerate(nodes)]
     return nodes, edges
+
+
+def _first_ids(table: Source, edge: EdgeTable) -> list[str]:
+    """Return some ids of the edges, those of the first batch: enough to recognize their column in other tables."""
+    import pyarrow as pa
+
+    try:
+        batch = next(table.batches({edge.source: pa.string()}, problems=Problems()), None)
+    except Again:  # lines that cannot be read are told later
+        return []
+    return [] if batch is None else batch.column(0).cast(pa.string()).drop_null().unique().to_pylist()
+
+
+def _column_of_ids(table: Source, edge_ids: Sequence[str], named: str | None) -> str | None:
+    """Return the column that holds most ids of the edges; `named` if it holds as many, or none holds half of them."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    columns = table.read(text=table.names, problems=Problems())
+    wanted = pa.array(edge_ids, pa.string())
+    best, most = named, len(edge_ids) / 2
+    for name in sorted(columns.column_names, key=lambda name: name != named):
+        column = columns.column(name)
+        if pa.types.is_string(column.type) or pa.types.is_integer(column.type):
+            ids = column.cast(pa.string()).combine_chunks()
+            shared = compute.sum(compute.is_in(wanted, value_set=ids)).as_py() or 0
+            best, most = (name, shared) if shared > most else (best, most)
+    return best
 
 
 def _words(name: str) -> list[str]:
@@ -121,14 +164,22 @@ def _words(name: str) -> list[str]:
 
 
 def _texts(table: Source, id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the columns of text that are likely categories, and those of too many values."""
+    """Return the columns of text that are likely categories, and those of too many values.
+
+    Numbers or dates with a wrong entry among them are neither: they are used once the entry is corrected.
+    """
     import pyarrow as pa
-    from pyarrow import compute
 
     columns = table.read(text=[id], problems=Problems())
-    texts = [name for name in columns.column_names if name != id and pa.types.is_string(columns.column(name).type)]
-    few = [name for name in texts if compute.count_distinct(columns.column(name)).as_py() <= MOST_PROPOSED]
-    return tuple(few), tuple(name for name in texts if name not in few)
+    few: list[str] = []
+    many: list[str] = []
+    for name in columns.column_names:
+        if name != id and pa.types.is_string(columns.column(name).type):
+            counts = distinct(columns.column(name))
+            meant, others = meaning_of_texts(counts)
+            if meant == TEXT or (len(counts) <= MOST_PROPOSED and not others):
+                (few if len(counts) <= MOST_PROPOSED else many).append(name)
+    return tuple(few), tuple(many)
 
 
 def _as_edges(table: Source, file: Path) -> EdgeTable | None:

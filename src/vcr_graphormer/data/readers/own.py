@@ -37,7 +37,7 @@ from .formats import (
     read_labels,
     read_npz_graph,
 )
-from .mapping import EdgeTable, NodeTable, propose, to_blocks
+from .mapping import EdgeTable, NodeTable, propose, tables_in, to_blocks
 from .tables import TABLE, NeedsMappingError
 
 HINT = "see docs/own-data.md for the forms that are read"
@@ -46,6 +46,8 @@ HINT = "see docs/own-data.md for the forms that are read"
 _IDS_PER_EDGE = 100
 _SPARE_IDS = 1000
 _EDGES = (*TABLE, ".npz")
+# What may lie beside data and carry such a name, but is none: train.toml, train.log, train.py.
+_NO_DATA = (".toml", ".log", ".py", ".ipynb", ".sh", ".md")
 
 
 @dataclass(frozen=True)
@@ -104,14 +106,16 @@ def read_graph(
         return _read_folder(source, wanted, ids=ids, problems=problems, progress=progress)
     ending = source.suffix.lower()
     if ending == ".npz":
-        return read_npz_graph(source, directed, task, name)
+        return read_npz_graph(source, directed, task=task, name=name, problems=problems)
     if ending == ".graphml":
-        return read_graphml(source, directed, task, name)
+        return read_graphml(source, directed, task=task, name=name, problems=problems)
     if ending in (".pt", ".pth", ".pkl", ".pickle"):
         raise StoreError(
             f"{source} is a pickle, which can run code when it is read: load it in Python yourself and pass the "
             f"arrays to Graph.from_edges or Graph.from_pyg"
         )
+    if ending == ".toml":
+        raise StoreError(f"{source} holds settings, not data: give it by --config {source}")
     if ending not in TABLE:
         raise StoreError(f"{source} has the unknown ending '{source.suffix}'; {HINT}")
     return _assemble(Pieces(*read_edges(source, problems)), directed, task=task, ids=ids, name=name)
@@ -274,7 +278,7 @@ def _open_saved(folder: Path, directed: bool, *, task: str, ids: str) -> Graph:
 def _find(folder: Path, stem: str, *, endings: tuple[str, ...]) -> Path | None:
     """Return the file of this stem, None if there is none; raise if there are two, or one with another ending."""
     named = (file for file in folder.iterdir() if file.is_file() and file.name.split(".")[0] == stem)
-    files = sorted(file for file in named if file.suffix.lower() != ".toml")  # settings, such as train.toml
+    files = sorted(file for file in named if file.suffix.lower() not in _NO_DATA)
     for file in files:
         if file.name[len(stem) :].lower() not in endings:
             raise StoreError(f"{file} cannot be read as {stem}: its ending must be one of {', '.join(endings)}")
@@ -325,6 +329,10 @@ def _proposal(folder: Path, wanted: Wanted) -> str:
     except VCRError as error:
         if not found.texts:
             found.add(str(error))
+    mapped = {node.file for node in nodes} | {edge.file for edge in edges}
+    for file in tables_in(folder):
+        if str(file) not in mapped:
+            found.note(f"{file} is not in this mapping: it has no ids of the edges, or is what predict or embed wrote")
     more = ""
     if found.texts:
         more = "\nWith this mapping, there is more to correct:\n  " + "\n  ".join(first_texts(found.texts))
