@@ -138,7 +138,7 @@ def _save_traceback() -> str:
         ) as file:
             file.write(text)
     except OSError:  # no temporary folder, or a full one: better a traceback than nothing
-        sys.stderr.write(text)
+        say_error(text)
         return "the traceback above"
     return file.name
 
