@@ -321,8 +321,8 @@ def _learn_column(name: str, values: pa.ChunkedArray, category: bool, *, problem
     others = [text for text in counts if not is_number_text(text)]
     if all(_DECIMAL_COMMA.fullmatch(text) for text in others):
         problems.add(
-            f"holds numbers with a decimal comma, such as '{others[0]}'; write a point, or name the column in categories "
-            f"or drop",
+            f"holds numbers with a decimal comma, such as '{others[0]}'; write a point, or name the column in "
+            f"categories or drop",
             column=name,
         )
         return None
