@@ -11,7 +11,8 @@ import hypothesis
 import pytest
 
 # No wall-clock time is asserted: these machines are noisy, and the first example may compile a loop.
-hypothesis.settings.register_profile("patient", deadline=None)
+# Half of the usual 100 examples: the whole suite must stay below 15 minutes on two cores.
+hypothesis.settings.register_profile("patient", deadline=None, max_examples=50)
 hypothesis.settings.load_profile("patient")
 
 REASON = "real datasets: set VCR_DATA to the folder of their raw files"
