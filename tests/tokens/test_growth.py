@@ -119,6 +119,20 @@ def test_every_kind(graphs: tuple[Graph, Graph], change: dict[str, Any], tmp_pat
             np.testing.assert_array_equal(ours.scores(kind), fresh.scores(kind))
 
 
+def test_hops_of_a_directed_graph(tmp_path: Path) -> None:
+    """A new arc into an old node changes the hops of all that link to that node, though their own arcs stay."""
+    random = np.random.default_rng(0)
+    arcs, features = random.integers(0, 60, (2, 240)), random.random((60, 4))
+    before = Graph.from_edges(arcs, 60, features=features, directed=True)
+    graph = before.extend(features=random.random((2, 4)), edges=([60, 60, 3], [5, 7, 60]))
+    config = replace(CONFIG, clusters=2, content="features", content_clusters=2)
+    store = tokenize(before, None, config, tmp_path / "tokens")
+    ours = update(store, graph, tmp_path / "grown", before=before)
+    fresh = tokenize(graph, None, config, tmp_path / "fresh")
+    for number in (1, 2):
+        np.testing.assert_array_equal(np.asarray(ours.hop(number)), np.asarray(fresh.hop(number)))
+
+
 def test_changes_are_found(graphs: tuple[Graph, Graph]) -> None:
     before, _ = graphs
     (u, v) = (0, int(before.indices[0]))

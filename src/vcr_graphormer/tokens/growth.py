@@ -27,25 +27,27 @@ from ..data.graph import Graph
 from ..errors import ConfigError, GraphError, StoreError
 from ..ranking.connections import Connections
 from ..ranking.growth import coarse_of, grow_ranker, join_clusters
+from ..ranking.nearest import FeatureRanker
+from ..ranking.pagerank import Ranker
 from ..ranking.ranker import check_ranking
 from .build import make_identity, tokenize
 from .distinct import leave_repeats_out, places_before
 from .hops import Step
-from .kinds import Kind, kinds_of
+from .kinds import CONTENT, STRUCTURE, Kind, kinds_of
 from .lists import TokenLists, coarse_clusters, hop_arrays, make_lists, preparation
 from .store import FORMAT_VERSION, KIND, TokenStore
 
 NEW, AFFECTED, ALL = "new", "affected", "all"
 REFRESH = (NEW, AFFECTED, ALL)
-# A changed node looks back at so many nodes whose lists it may enter (docs/log.md, "growing graphs").
+# A changed node looks back at so many nodes whose lists it may enter. Chosen by hand.
 LOOKED_BACK = 64
-# An old list is made anew if a changed node scores at least this fraction of its last score there.
+# An old list is made anew if a changed node scores at least this fraction of its last score there. Chosen by hand.
 ENTERS = 0.5
 RANKERS = "rankers"  # folder in a store
 _ROWS_AT_ONCE = 1 << 16
-# Up to this fraction of new nodes `affected` keeps the second level of the ranking.
+# Up to this fraction of new nodes `affected` keeps the second level of the ranking (docs/log.md).
 FROZEN_UP_TO = 0.02
-# Beyond this fraction of new nodes the second level no longer knows the graph: start afresh.
+# Beyond this fraction of new nodes a fresh start is advised. A rule of thumb.
 MOST_NEW = 0.2
 
 
@@ -70,9 +72,7 @@ class Patched:
 
     def take(self, rows: NDArray[np.int64]) -> Array:
         """Return some rows."""
-        place = np.searchsorted(self.rows, rows)
-        place[place == len(self.rows)] = 0
-        fresh = self.rows[place] == rows if len(self.rows) else np.zeros(len(rows), dtype=np.bool_)
+        place, fresh = _places(self.rows, rows)
         result = np.empty((len(rows), *self.old.shape[1:]), dtype=self.old.dtype)
         result[fresh] = self.values[place[fresh]]
         result[~fresh] = self.old[rows[~fresh]]
@@ -82,6 +82,13 @@ class Patched:
         """Yield all rows, some at a time."""
         for start in range(0, self.num_rows, _ROWS_AT_ONCE):
             yield self.take(np.arange(start, min(start + _ROWS_AT_ONCE, self.num_rows)))
+
+
+def _places(rows: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return where wanted rows stand among ascending `rows`, and which of them do."""
+    place = np.searchsorted(rows, wanted)
+    place[place == len(rows)] = 0
+    return place, rows[place] == wanted if len(rows) else np.zeros(len(wanted), dtype=np.bool_)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,44 +127,39 @@ class Growth:
         return np.arange(self.before.num_nodes, self.graph.num_nodes)
 
     @cached_property
-    def _kept(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the places of the arcs between old nodes in the graph of now, and which old nodes have others."""
+    def _kept(self) -> sp.csr_matrix:
+        """Return the arcs between old nodes in the graph of now."""
         graph, count = self.graph, self.before.num_nodes
-        ends = np.asarray(graph.indices[: graph.indptr[count]])
-        among_old = ends < count
+        among_old = np.asarray(graph.indices[: graph.indptr[count]]) < count
         starts = np.concatenate([[0], np.cumsum(among_old)])[graph.indptr[: count + 1]]
-        return np.flatnonzero(among_old), np.diff(starts) < graph.degrees[:count]
+        places = np.flatnonzero(among_old)
+        parts = (graph.to_scipy().data[places], np.asarray(graph.indices)[places], starts)
+        return sp.csr_matrix(parts, shape=(count, count))
 
     @cached_property
     def old_to_old(self) -> NDArray[np.int64]:
         """Return the old nodes with a new, changed or lost edge to another old node."""
-        old, new, count = self.before, self.graph, self.before.num_nodes
-        if (old.weights is None) != (new.weights is None):
+        if (self.before.weights is None) != (self.graph.weights is None):
             raise GraphError("edges have weights in only one of the two graphs: tokenize anew")
-        places, _ = self._kept
-        kept = sp.csr_matrix((self._values(new)[places], np.asarray(new.indices)[places], self._pointers(places)))
-        same = np.array_equal(kept.indptr, old.indptr) and np.array_equal(kept.indices, old.indices)
-        if same and (old.weights is None or np.array_equal(kept.data, old.weights)):
+        kept, earlier = self._kept, self.before.to_scipy()
+        if all(np.array_equal(getattr(kept, part), getattr(earlier, part)) for part in ("indptr", "indices", "data")):
             return np.empty(0, dtype=np.int64)
-        kept.resize(count, count)
-        earlier = sp.csr_matrix((self._values(old), old.indices, old.indptr), shape=(count, count))
         return np.unique((kept != earlier).nonzero()[0]).astype(np.int64)
-
-    def _pointers(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return where the kept arcs of each old node begin."""
-        return np.searchsorted(places, np.asarray(self.graph.indptr[: self.before.num_nodes + 1]))
-
-    @staticmethod
-    def _values(graph: Graph) -> Array:
-        return np.ones(graph.num_arcs, dtype=np.float32) if graph.weights is None else np.asarray(graph.weights)
 
     @cached_property
     def changed(self) -> NDArray[np.int64]:
         """Return the old nodes whose edges, or their weights, are others than before."""
-        _, has_new = self._kept
-        has_new = has_new.copy()
-        has_new[self.old_to_old] = True
-        return np.flatnonzero(has_new)
+        is_changed = np.diff(self._kept.indptr) < self.graph.degrees[: self.before.num_nodes]
+        is_changed[self.old_to_old] = True
+        return np.flatnonzero(is_changed)
+
+    @cached_property
+    def other_arrivals(self) -> NDArray[np.int64]:
+        """Return the old nodes of a directed graph whose weight of incoming edges changed: a factor of hops."""
+        if not self.graph.directed:
+            return np.empty(0, dtype=np.int64)
+        then, now = (np.asarray(graph.to_scipy().sum(axis=0)).ravel() for graph in (self.before, self.graph))
+        return np.flatnonzero(then != now[: len(then)])
 
     @cached_property
     def other_features(self) -> NDArray[np.int64]:
@@ -175,7 +177,7 @@ class Growth:
         """Return the nodes whose hop 1, 2, … differs from before: those so many steps from a change."""
         adjacency = self.graph.to_scipy()
         near = np.zeros(self.graph.num_nodes, dtype=np.bool_)
-        near[np.concatenate([self.new, self.changed, self.other_features])] = True
+        near[np.concatenate([self.new, self.changed, self.other_features, self.other_arrivals])] = True
         sets = []
         for _ in range(steps):
             near |= adjacency.dot(near.astype(np.float32)) > 0
@@ -273,9 +275,9 @@ class Update:
     def _connections(self, kind: Kind, old: Connections) -> Connections:
         """Let new nodes join: the cluster of their neighbours, that of the nearest mean features, or no label."""
         more = np.full(len(self.growth.new), -1, dtype=np.int32)
-        if kind.name == "structure":
+        if kind is STRUCTURE:
             return Connections(join_clusters(self.graph, old.assignment), old.count)
-        if kind.name == "content" and self.store.settings.content == "features" and len(more):
+        if kind is CONTENT["features"] and len(more):
             more = _nearest_mean(self.graph, old, self.growth.new)
         return Connections(np.concatenate([old.assignment, more]), old.count)
 
@@ -296,9 +298,9 @@ class Update:
         ranking of a changed node c tells its score in the lists of others.
         """
         growth, old = self.growth, self.growth.before.num_nodes
-        by_pagerank = hasattr(ranker, "vectors")
+        by_pagerank = isinstance(ranker, Ranker)
         sources = np.concatenate([growth.old_to_old if by_pagerank else growth.changed, growth.new])
-        if kind.ranker().__name__ == "HopFeatureRanker":  # the features of a hop change with the neighbours
+        if isinstance(ranker, FeatureRanker):  # features of a hop change with the neighbours
             sources = np.concatenate([growth.changed, growth.other_features, growth.new])
         if not len(sources):
             return np.empty(0, dtype=np.int64)
@@ -384,7 +386,7 @@ class Update:
     def keep_rankers(self, folder: Path) -> None:
         """Keep the rankers that have a second level, for the next update; others are quickly prepared."""
         for name, (_, ranker, _) in self.rankers.items():
-            if hasattr(ranker, "vectors") and not is_intact(folder / RANKERS / name):
+            if isinstance(ranker, Ranker) and not is_intact(folder / RANKERS / name):
                 ranker.save(folder / RANKERS / name, self.graph)
 
     def to_lists(self) -> TokenLists:
@@ -403,9 +405,7 @@ def _take(matrix: Any, rows: NDArray[np.int64]) -> Any:
 def _patched_csr(old: Features, rows: NDArray[np.int64], values: sp.csr_matrix, *, num_rows: int) -> sp.csr_matrix:
     """Return sparse rows of before with some replaced and new ones at the end."""
     order = np.arange(num_rows)
-    place = np.searchsorted(rows, order)
-    place[place == len(rows)] = 0
-    fresh = rows[place] == order if len(rows) else np.zeros(num_rows, dtype=np.bool_)
+    place, fresh = _places(rows, order)
     pick = np.where(fresh, old.shape[0] + place, np.minimum(order, old.shape[0] - 1))
     values.sort_indices()
     joined = sp.csr_matrix(sp.vstack([old, values], format="csr")[pick])
