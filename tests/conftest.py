@@ -10,6 +10,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.support.browser import browser  # noqa: F401 a fixture, for pages of every room
+
 # No wall-clock time is asserted: these machines are noisy, and the first example may compile a loop.
 # Half of the usual 100 examples: the whole suite must stay below 15 minutes on two cores.
 hypothesis.settings.register_profile("patient", deadline=None, max_examples=50)

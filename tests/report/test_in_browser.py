@@ -2,14 +2,12 @@
 
 import base64
 import json
-import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -26,15 +24,6 @@ if TYPE_CHECKING:
     Visit = Callable[..., Page]
 
 EVIL = "<script>alert(1)</script>"
-CHROMIUM = "/usr/bin/chromium"
-SWITCHES = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
 
 
 def packed(values: ArrayLike, kind: str) -> str:
@@ -243,29 +232,6 @@ def make_data(
         ],
         "explorer": make_explorer(count, classes, layout, total),
     }
-
-
-def missing(what: str) -> NoReturn:
-    """Without a browser these tests say so and skip; CI has one, and there its absence is a failure."""
-    reason = f"report page in a browser: {what} is missing"
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        missing("the package playwright")
-    path = CHROMIUM if Path(CHROMIUM).exists() else shutil.which("chromium")
-    if path is None:
-        missing("chromium")
-    with sync_playwright() as driver:
-        running = driver.chromium.launch(executable_path=path, args=SWITCHES)
-        yield running
-        running.close()
 
 
 @pytest.fixture

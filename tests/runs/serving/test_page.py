@@ -1,13 +1,11 @@
 """The page of the server in a real browser: it looks nodes up, shows names as text, and asks nobody else."""
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.report.test_in_browser import CHROMIUM, EVIL, SWITCHES, missing
+from tests.report.test_in_browser import EVIL
 from tests.runs.serving.test_scoring import train
 from tests.support.runs import CONFIG, named_graph
 from tests.support.server import serving
@@ -15,21 +13,6 @@ from vcr_graphormer.runs.serving.server import Service
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Request
-
-
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        missing("the package playwright")
-    path = CHROMIUM if Path(CHROMIUM).exists() else shutil.which("chromium")
-    if path is None:
-        missing("chromium")
-    with sync_playwright() as driver:
-        running = driver.chromium.launch(executable_path=path, args=SWITCHES)
-        yield running
-        running.close()
 
 
 @pytest.mark.parametrize("token", [None, "s3cret"])
