@@ -12,6 +12,7 @@ from torch_geometric.utils import add_self_loops, remove_self_loops, to_torch_cs
 
 import vcr_graphormer as vcr
 from benchmarks.baselines.models import make
+from vcr_graphormer.data.inductive import Seen
 from vcr_graphormer.runs.networks import early_stop
 
 
@@ -35,9 +36,18 @@ class Bench:
         }
 
     def train(
-        self, model: str, settings: dict[str, Any], split: vcr.Split, seed: int, epochs: int = 500, patience: int = 100
+        self,
+        model: str,
+        settings: dict[str, Any],
+        split: vcr.Split,
+        seed: int,
+        epochs: int = 500,
+        patience: int = 100,
+        inductive: bool = False,
     ) -> tuple[Any, Tensor, int]:
         """Train a model on full batches with early stop.
+
+        If it is `inductive`, training reads the graph without validation and test nodes, whose edges have no direction.
 
         Returns
         -------
@@ -56,7 +66,13 @@ class Bench:
         by_links = self.with_loops if model == "GAT" else self.edges if on_gpu else self.matrices
         edges = by_links[settings.get("links", "both")]
         train, val = (torch.from_numpy(part).to(self.device) for part in (split.train, split.val))
-        labels = self.labels[train]
+        labels, places = self.labels[train], train
+        features, known_edges = self.features, edges
+        if inductive:
+            seen = Seen.of(self.graph, split)
+            other = Bench(seen.graph, seen.graph, self.device)
+            features, known_edges = other.features, (other.edges if on_gpu else other.matrices)["both"]
+            places = torch.from_numpy(seen.train).to(self.device)
         right_by_epoch = torch.zeros(epochs, self.graph.num_nodes, dtype=torch.bool, device=self.device)
         losses = torch.zeros(epochs, device=self.device)
         at = torch.zeros(1, dtype=torch.long, device=self.device)
@@ -64,7 +80,7 @@ class Bench:
         def run_epoch() -> None:
             network.train()
             optimizer.zero_grad()
-            torch.autograd.backward(F.cross_entropy(network(self.features, edges)[train], labels))
+            torch.autograd.backward(F.cross_entropy(network(features, known_edges)[places], labels))
             optimizer.step()
             network.eval()
             with torch.no_grad():

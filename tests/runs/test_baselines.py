@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import vcr_graphormer as vcr
+from tests.support.plain import train_config
 from tests.support.runs import CONFIG
 from vcr_graphormer import ConfigError, Graph, Run, Split
 from vcr_graphormer.data.tasks import TASKS
@@ -89,7 +90,7 @@ def test_boosting_equals_one_that_never_had_more_trees() -> None:
     labels, step = np.asarray(graph.labels), normalized_adjacency(graph)
     features = np.asarray(graph.features)
     rows = np.concatenate([features, step @ features, step @ (step @ features)], axis=1)
-    row = run_baseline(BOOSTING, graph, split, metric="accuracy", seed=3)
+    row = run_baseline(BOOSTING, graph, split, metric="accuracy", training=train_config(seed=3))
     trees = row["settings"]["trees"]
     assert trees % 5 == 0
     model = HistGradientBoostingClassifier(

@@ -132,16 +132,19 @@ def test_a_run_without_a_threshold_takes_the_most_probable_class(runs: dict[str,
 def test_baselines_have_the_same_weights(graph: Graph, split: Split, runs: dict[str, Run]) -> None:
     rows = {row["name"]: row for row in runs["balanced"].baselines}
     assert all(0 < row["val"] <= 1 and 0 < row["test"] <= 1 for row in rows.values())
-    name = "logistic regression on hops"
+    name, weights = "logistic regression on hops", train_config(class_weights="balanced")
     plain = run_baseline(name, graph, split, metric="balanced_accuracy")
-    weighted = run_baseline(name, graph, split, metric="balanced_accuracy", class_weights="balanced")
+    weighted = run_baseline(name, graph, split, metric="balanced_accuracy", training=weights)
     assert weighted["val"] > plain["val"] + 0.1
-    plain, chosen = (run_baseline(name, graph, split, metric="macro_f1", threshold=value) for value in (0.5, "f1"))
+    plain, chosen = (
+        run_baseline(name, graph, split, metric="macro_f1", training=train_config(threshold=value))
+        for value in (0.5, "f1")
+    )
     assert plain["settings"] == chosen["settings"]
     assert chosen["val"] > plain["val"]
     # A network weighs its loss in the same way.
     network = run_baseline("MLP", graph, split, metric="balanced_accuracy")
-    weighted = run_baseline("MLP", graph, split, metric="balanced_accuracy", class_weights="balanced")
+    weighted = run_baseline("MLP", graph, split, metric="balanced_accuracy", training=weights)
     assert weighted["val"] > network["val"] + 0.1
 
 

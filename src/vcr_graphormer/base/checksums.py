@@ -15,7 +15,7 @@ from .folders import MANIFEST, folder_problems
 
 CHECKSUMS_FILE = "checksums.json"
 _VERSION = 1
-_NEVER = ("checkpoint", "tensorboard")  # folders of a run that change or go
+_NEVER = ("checkpoint", "training-tokens", "tensorboard")  # folders of a run that change or go
 _BINARY = (".npz", ".safetensors")  # nobody edits these by hand
 
 

@@ -68,6 +68,9 @@ class DataConfig:
     nodes, edges : list of tables
         One's own tables with columns of any names: sections `[data.nodes]` and `[data.edges]`, see `NodeTable` and
         `EdgeTable`. Files are relative to the TOML file, or to `dataset` if that is a folder.
+    inductive : bool
+        Whether training sees no validation and test nodes: its token lists come from the graph without them and their
+        edges. Both are judged on the whole graph, as nodes that came later.
     train_until, val_until : str
         A split by the column `time` of a node table: training nodes are those up to the first date, validation nodes
         up to the second, test nodes are newer.
@@ -86,6 +89,7 @@ class DataConfig:
     val: float = setting(0.2, "validation nodes: a fraction, or a number (for per_class: of each class)")
     stratified: bool = setting(False, "same fractions of each class in every part of a random split")
     seed: int = setting(0, "seed of the split, or the number of a published one")
+    inductive: bool = setting(False, "hide validation and test nodes while training, as if they came later")
     nodes: tuple[NodeTable, ...] = setting((), "tables of nodes: sections [data.nodes] of a TOML file")
     edges: tuple[EdgeTable, ...] = setting((), "tables of edges: sections [data.edges] of a TOML file")
     train_until: str = setting("", "split by time: last date of training nodes; needs time in [data.nodes]")

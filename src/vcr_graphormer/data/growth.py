@@ -97,8 +97,18 @@ def align(before: Graph, graph: Graph) -> Graph:
         )
         found[gone] = len(now) + np.arange(gone.sum())
         graph = whole
-    rows = np.concatenate([found, np.flatnonzero(is_new)])
-    matrix = sp.csr_matrix(graph.to_scipy())[rows][:, rows]
+    return subgraph(graph, np.concatenate([found, np.flatnonzero(is_new)]))
+
+
+def subgraph(graph: Graph, nodes: NDArray[np.int64]) -> Graph:
+    """Return the graph of some nodes, in this order, and of the edges between them.
+
+    >>> from vcr_graphormer import Graph
+    >>> path = Graph.from_edges([[0, 1, 2], [1, 2, 3]], labels=[0, 1, 2, 0])
+    >>> subgraph(path, np.array([3, 2, 0])).indices.tolist()
+    [1, 0]
+    """
+    matrix = sp.csr_matrix(graph.to_scipy())[nodes][:, nodes]
     matrix.sort_indices()
     features: Any = graph.features
     return replace(
@@ -106,9 +116,9 @@ def align(before: Graph, graph: Graph) -> Graph:
         indptr=matrix.indptr.astype(np.int64),
         indices=matrix.indices.astype(np.int32),
         weights=None if graph.weights is None else matrix.data,
-        features=None if features is None else features[rows],
-        labels=None if graph.labels is None else np.asarray(graph.labels)[rows],
-        names=np.asarray(graph.names)[rows],
+        features=None if features is None else features[nodes],
+        labels=None if graph.labels is None else np.asarray(graph.labels)[nodes],
+        names=None if graph.names is None else np.asarray(graph.names)[nodes],
     )
 
 

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..base.checks import AUTO, unresolved
 from ..data.columns.preparation import Preparation
 from ..data.columns.schema import CATEGORY, DATE, OTHER, Schema
 from ..data.graph import Graph
+from ..data.inductive import Seen
 from ..data.metrics import THRESHOLD
 from ..data.split import Split
 from ..data.tasks import TASKS, Target, choose_metric, known_labels, name_classes
@@ -71,14 +73,33 @@ def adapt(config: Config, graph: Graph, split: Split) -> Adapted:
     _check_classes(config, graph, split)
     preparation = Preparation.learn(graph, split.train, config.data)
     prepared = preparation.apply(graph)
+    notes, learned, train = _notes_on_data(graph, preparation), prepared, split.train
+    if config.data.inductive:
+        _check_inductive(config, preparation)
+        seen = Seen.of(prepared, split)
+        learned, train = seen.graph, seen.train
+        hidden = graph.num_nodes - learned.num_nodes
+        notes.append(f"inductive: {hidden:,} validation and test nodes, and their edges, are hidden from the training")
     config = replace(config, data=_resolved_data(config, preparation))
-    notes = _notes_on_data(graph, preparation)
-    tokens = adapt_tokens(config.tokens, prepared, split.train)
-    notes += _notes_on_tokens(config, tokens.hops, tokens.clusters, graph=graph, split=split)
+    tokens = adapt_tokens(config.tokens, learned, train)
+    notes += _notes_on_tokens(config, tokens.hops, tokens.clusters, graph=learned, train=train)
     config = replace(config, tokens=tokens)
-    config, of_model = _adapt_model(config, graph, split)
+    config, of_model = _adapt_model(config, learned, train)
     config, of_training = _adapt_training(config, graph, split)
     return Adapted(config, (*notes, *of_model, *of_training), preparation, prepared)
+
+
+def _check_inductive(config: Config, preparation: Preparation) -> None:
+    """Refuse what would know hidden nodes while training, or know nodes by number."""
+    made = preparation.made or config.data.features
+    if made in ("identity", "degree"):
+        reason = "know nodes by number" if made == "identity" else "count edges to nodes that are hidden"
+        raise ConfigError(f"data.inductive is true, but features made by {made} {reason}: give features of your own")
+    if config.model.adjacency_rows:
+        raise ConfigError(
+            "data.inductive is true, but model.adjacency_rows knows nodes by number, and those that come later have "
+            "none: set it to false"
+        )
 
 
 def with_epochs(config: Config, epochs: int, train: int, *, fixed: Tables) -> Config:
@@ -147,18 +168,18 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_LISTED]) + more
 
 
-def _notes_on_tokens(config: Config, hops: int, clusters: int, *, graph: Graph, split: Split) -> list[str]:
+def _notes_on_tokens(config: Config, hops: int, clusters: int, *, graph: Graph, train: NDArray[np.int64]) -> list[str]:
     notes = []
     if config.tokens.hops == AUTO and hops != HOPS:
-        notes.append(f"{hops} hops: about {labels_per_class(graph, split.train):.0f} labels a class are few")
+        notes.append(f"{hops} hops: about {labels_per_class(graph, train):.0f} labels a class are few")
     if config.tokens.clusters == AUTO and clusters < MOST_CLUSTERS:
         notes.append(f"{clusters} clusters: the graph has only {graph.num_nodes:,} nodes")
     return notes
 
 
-def _adapt_model(config: Config, graph: Graph, split: Split) -> tuple[Config, list[str]]:
-    model, hops, train = config.model, config.tokens.hops, len(split.train)
-    small = train < SMALL_BELOW or has_few_labels(graph, split.train)
+def _adapt_model(config: Config, graph: Graph, train: NDArray[np.int64]) -> tuple[Config, list[str]]:
+    model, hops = config.model, config.tokens.hops
+    small = len(train) < SMALL_BELOW or has_few_labels(graph, train)
     width = SMALL_WIDTH if small else WIDTH
     chosen: dict[str, Any] = {
         "hidden_channels": -(-width // model.heads) * model.heads,
@@ -171,7 +192,7 @@ def _adapt_model(config: Config, graph: Graph, split: Split) -> tuple[Config, li
     config = replace(config, model=replace(model, **{name: chosen[name] for name in names}))
     words = {"hidden_channels": f"width {chosen['hidden_channels']}", "dropout": f"dropout {chosen['dropout']}"}
     said = [text for name, text in words.items() if name in names]
-    return config, [f"{', '.join(said)}: {train:,} training nodes"] if said else []
+    return config, [f"{', '.join(said)}: {len(train):,} training nodes"] if said else []
 
 
 def _adapt_training(config: Config, graph: Graph, split: Split) -> tuple[Config, list[str]]:

@@ -20,11 +20,13 @@ from numpy.typing import NDArray
 
 from ..base.checks import Array
 from ..data.graph import Graph
+from ..data.inductive import Seen
 from ..data.metrics import LOWER_IS_BETTER, is_better
 from ..data.split import Split
-from ..data.tasks import TASKS, ClassWeights, Target, Task, known_labels, measure, name_classes
+from ..data.tasks import TASKS, Target, Task, known_labels, measure, name_classes
 from ..errors import ConfigError
 from ..tokens.hops import hop_features
+from ..training.config import TrainConfig
 
 NONE, QUICK, ALL = CHOICES = ("none", "quick", "all")
 NETWORKS = ("MLP", "GCN", "GraphSAGE", "APPNP")
@@ -75,15 +77,21 @@ def run_baseline(
     split: Split,
     *,
     metric: str,
-    seed: int = 0,
+    training: TrainConfig | None = None,
     device: str = "cpu",
-    class_weights: ClassWeights = "none",
-    threshold: str | float = "auto",
+    inductive: bool = False,
 ) -> dict[str, Any]:
     """Train and measure one baseline.
 
-    The result depends on the seed, not on the number of threads. `class_weights` and `threshold` are those of the run:
-    a baseline that had neither would lose to them, and not to the model.
+    The result depends on the seed, not on the number of threads.
+
+    Parameters
+    ----------
+    training
+        The settings of the run, of which seed, class weights and threshold count: a baseline that had neither of the
+        last two would lose to them, and not to the model.
+    inductive
+        Whether validation and test nodes are hidden from the training.
 
     Returns
     -------
@@ -95,8 +103,10 @@ def run_baseline(
         return {"name": name, "note": "left out: the graph has no features"}
     start = time.perf_counter()
     labels, names = np.asarray(graph.labels), name_classes(graph.class_names, graph.num_classes)
-    target = Target.of(graph.task, labels, split.train).weighted(labels[split.train], class_weights, names)
-    how: dict[str, Any] = {"metric": metric, "seed": seed, "target": target, "threshold": threshold}
+    training = training or TrainConfig()
+    target = Target.of(graph.task, labels, split.train).weighted(labels[split.train], training.class_weights, names)
+    how: dict[str, Any] = {"metric": metric, "target": target, "training": training}
+    how["seen"] = Seen.of(graph, split) if inductive else None
     if name in NETWORKS:
         from .networks import run_network
 
@@ -138,14 +148,21 @@ def measure_parts(
 
 
 def _run_quick(
-    name: str, graph: Graph, split: Split, *, metric: str, seed: int, target: Target, threshold: str | float
+    name: str,
+    graph: Graph,
+    split: Split,
+    *,
+    metric: str,
+    target: Target,
+    training: TrainConfig,
+    seen: Seen | None,
 ) -> dict[str, Any]:
     """Fit the grid of a baseline by scikit-learn, choose on validation nodes, and measure the choice."""
     from sklearn.exceptions import ConvergenceWarning
     from threadpoolctl import threadpool_limits
 
     boosting, task, labels = name.startswith("gradient"), TASKS[graph.task], np.asarray(graph.labels)
-    outputs = task.count_outputs(labels)
+    outputs, seed = task.count_outputs(labels), training.seed
     # More threads would add numbers in another order, and so change their last bits.
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -154,16 +171,17 @@ def _run_quick(
         hops = _Hops.of(graph, train, boosting=boosting)
         most = (BOOSTING_WORK if boosting else LINEAR_WORK) // (hops.columns * outputs)
         train = _sample(train, max(1, most), seed)
+        rows = hops.rows(train) if seen is None else hops.on(seen).rows(seen.places(train))
         fit = partial(_Estimators.fit, labels=labels[train], task=task, outputs=outputs, weights=target.weights)
         best = _Best(metric, task, labels[split.val])
         if boosting:
             trees = TREE_WORK // ((len(train) + ROWS_PER_TREE) * hops.columns * outputs)
             trees = JUDGED_EVERY * (min(MOST_TREES, max(FEWEST_TREES, trees)) // JUDGED_EVERY)
-            _try_boosting(fit, hops.rows(train), best, val=hops.rows(split.val), trees=trees, seed=seed)
+            _try_boosting(fit, rows, best, val=hops.rows(split.val), trees=trees, seed=seed)
         else:
-            _try_linear(fit, hops.rows(train), best, outputs_of=partial(hops.predict, nodes=split.val))
+            _try_linear(fit, rows, best, outputs_of=partial(hops.predict, nodes=split.val))
         both = [best.outputs, hops.predict(best.predict, split.test)]
-        parts = measure_parts(graph, split, metric=metric, target=target, threshold=threshold, outputs=both)
+        parts = measure_parts(graph, split, metric=metric, target=target, threshold=training.threshold, outputs=both)
     row: dict[str, Any] = {"settings": {**best.settings, "columns": hops.columns}, **parts}
     if len(train) < len(known):
         row["note"] = f"trained on {len(train):,} of {len(known):,} training nodes"
@@ -193,7 +211,15 @@ class _Hops:
             dense = _reduce(features, train, width)
         else:
             dense = np.asarray(features.toarray() if sp.issparse(features) else features, dtype=np.float32)
+        return cls._of_reduced(graph, dense)
+
+    @classmethod
+    def _of_reduced(cls, graph: Graph, dense: NDArray[np.float32]) -> _Hops:
         return cls((dense, *(np.asarray(hop) for hop in hop_features(replace(graph, features=dense), HOPS - 1))))
+
+    def on(self, seen: Seen) -> _Hops:
+        """Return the hops of the part of the graph that is seen, from the same columns."""
+        return self._of_reduced(seen.graph, self.matrices[0][seen.nodes])
 
     @property
     def columns(self) -> int:

@@ -25,22 +25,25 @@ from ..data.columns.matching import schema_of
 from ..data.columns.schema import SCHEMA_FILE
 from ..data.datasets import is_published, with_absolute_paths
 from ..data.graph import Graph
+from ..data.inductive import Seen
 from ..data.split import PARTS, Split
 from ..data.tasks import CLASSIFICATION, TASKS, Target, choose_metric
 from ..errors import ConfigError, GraphError, StoreError
-from ..model.inputs import model_sizes
+from ..model.inputs import make_inputs, model_sizes
 from ..tokens.build import check_tokens, tokenize
 from ..tokens.kinds import Kind, resolve
+from ..tokens.store import TokenStore
 from ..training.checkpoint import save_tensors
 from ..training.devices import find_device
 from ..training.inference import compute
 from ..training.processes import Processes, agent_name
-from ..training.trainer import OnEpoch, Trainer
+from ..training.trainer import Examples, OnEpoch, Trainer
 from .adapt import Adapted, adapt
 from .baselines import NONE, QUICK, baseline_names, check_choice, run_baseline
 from .config import Config, to_toml
 from .run import BASELINES_FILE, METRICS_FILE, RUN_FILE, RUN_VERSION, Run, versions
 
+SEEN_TOKENS = "training-tokens"  # lists without validation and test nodes, while an inductive run is trained
 SEEDS_FILE = "seeds.toml"  # the settings of a folder that holds one run per seed
 
 
@@ -142,7 +145,7 @@ def train_loaded(
             graph, split = load()
             check_data(graph, split, config.data.features)
             adapted = adapt(config, graph, split)
-            check_settings(adapted.graph, split.train, adapted.config, kinds=kinds)
+            check_settings(adapted.graph, split, adapted.config, kinds=kinds)
             check_choice(baselines)
             if tokens is not None:
                 check_tokens(adapted.graph, split.train, adapted.config.tokens, tokens, kinds)
@@ -281,8 +284,8 @@ def _add_baselines(run: Run, names: Sequence[str], progress: Progress) -> None:
     """Compute baselines of a finished run and write each as soon as it is there."""
     rows = {row["name"]: row for row in run.baselines}
     training, metric = run.config.training, run.metrics["metric"]
-    how: dict[str, Any] = {"metric": metric, "seed": training.seed, "device": str(run.device)}
-    how |= {"class_weights": training.class_weights, "threshold": training.threshold}
+    how: dict[str, Any] = {"metric": metric, "training": training, "device": str(run.device)}
+    how["inductive"] = run.config.data.inductive
     for number, name in enumerate(names, start=1):
         try:
             row = run_baseline(name, run.graph, run.split, **how)
@@ -318,9 +321,16 @@ def check_data(graph: Graph, split: Split, features: str = "auto") -> None:
     split.check(graph.num_nodes, graph.labels, graph.class_names)
 
 
-def check_settings(graph: Graph, train: NDArray[np.int64], config: Config, *, kinds: Sequence[Kind] = ()) -> None:
+def check_settings(graph: Graph, split: Split, config: Config, *, kinds: Sequence[Kind] = ()) -> None:
     """Refuse settings that cannot be trained on this graph."""
-    resolve(config.tokens, graph, train, kinds)
+    resolve(config.tokens, graph, split.train, kinds)
+    if config.data.inductive:
+        seen = Seen.of(graph, split)
+        resolve(config.tokens, seen.graph, seen.train, kinds)
+        if config.training.consistency and len(seen.nodes) == len(seen.train):
+            raise ConfigError(
+                "training.consistency needs nodes without a label, but data.inductive hides all of them: set it to 0"
+            )
     config.model.check(config.tokens.hops)
     config.training.check(graph.task)
     choose_metric(config.training.metric, TASKS[graph.task])
@@ -360,16 +370,20 @@ def _execute(run: Run, processes: Processes, *, kinds: Sequence[Kind], watched: 
     if on_start is not None:
         on_start(run)
 
+    seen = Seen.of(run.graph, run.split) if run.config.data.inductive else None
+    stores = [] if seen is None else [(seen.graph, seen.train, run.path / SEEN_TOKENS)]
+
     def make_tokens() -> None:
-        tokenize(
-            run.graph,
-            run.split.train,
-            config=run.config.tokens,
-            out=run.tokens_folder,
-            threads=watched.get("threads"),
-            progress=progress,
-            kinds=kinds,
-        )
+        for graph, train, folder in (*stores, (run.graph, run.split.train, run.tokens_folder)):
+            tokenize(
+                graph,
+                train,
+                config=run.config.tokens,
+                out=folder,
+                threads=watched.get("threads"),
+                progress=progress,
+                kinds=kinds,
+            )
 
     processes.first(make_tokens)
     clock.append(time.perf_counter())
@@ -381,6 +395,7 @@ def _execute(run: Run, processes: Processes, *, kinds: Sequence[Kind], watched: 
         training=run.config.training,
         folder=run.path,
         processes=processes,
+        seen=None if seen is None else _seen_examples(run, seen),
     )
     trainer.restore()
     trainer.fit(_with_bar(progress, on_epoch, epochs=run.config.training.epochs))
@@ -390,6 +405,13 @@ def _execute(run: Run, processes: Processes, *, kinds: Sequence[Kind], watched: 
     own = nodes[processes.share(len(nodes))]
     logits = processes.collect(compute(model, run.inputs, own, run.batch_size, progress=progress), len(nodes))
     processes.first(lambda: _write_results(run, trainer, logits=logits, clock=clock))
+
+
+def _seen_examples(run: Run, seen: Seen) -> Examples:
+    """Return the training nodes of an inductive run, to be read from the graph without the hidden ones."""
+    store = TokenStore.open(run.path / SEEN_TOKENS)
+    how: dict[str, Any] = {"model": run.config.model, "train": seen.train, "device": run.device, "dtype": run.precision}
+    return Examples(seen.train, np.asarray(seen.graph.labels)[seen.train], make_inputs(seen.graph, store, **how))
 
 
 def _with_bar(progress: Progress, on_epoch: OnEpoch | None, *, epochs: int) -> OnEpoch | None:
@@ -419,6 +441,7 @@ def _write_results(run: Run, trainer: Trainer, *, logits: Array, clock: list[flo
         {
             "dataset": graph.name,
             "metric": trainer.metric,
+            **({"inductive": True} if config.data.inductive else {}),
             **{part: scores[part][trainer.metric] for part in PARTS},
             "scores": {part: without_nan(row) for part, row in scores.items()},
             **_about_classes(run, predicted, target),
@@ -439,7 +462,8 @@ def _write_results(run: Run, trainer: Trainer, *, logits: Array, clock: list[flo
     record(run.path, {*run_files(run.path), *manifests}, texts={METRICS_FILE: results})
     with replace_file(run.path / METRICS_FILE) as temporary:
         temporary.write_text(results, encoding="utf-8")
-    shutil.rmtree(run.path / "checkpoint", ignore_errors=True)
+    for folder in ("checkpoint", SEEN_TOKENS):
+        shutil.rmtree(run.path / folder, ignore_errors=True)
 
 
 def _about_classes(run: Run, predicted: NDArray[np.float32], target: Target) -> dict[str, Any]:

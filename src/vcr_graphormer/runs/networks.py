@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..data.graph import Graph
+from ..data.inductive import Seen
 from ..data.metrics import LOWER_IS_BETTER
 from ..data.split import Split
 from ..data.tasks import TASKS, Target, known_labels, measure
+from ..training.config import TrainConfig
 from ..training.devices import find_device
 from .baselines import measure_parts
 
@@ -32,9 +34,9 @@ def run_network(
     *,
     metric: str,
     target: Target,
-    threshold: str | float = "auto",
-    seed: int = 0,
+    training: TrainConfig,
     device: str = "cpu",
+    seen: Seen | None = None,
 ) -> dict[str, Any]:
     """Train a network at every width; return settings, `val` and `test` of the best on validation nodes, or a note."""
     numbers = graph.num_nodes * graph.num_features + graph.num_arcs * max(WIDTHS)
@@ -47,36 +49,42 @@ def run_network(
     best, place = None, find_device(device)
     with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse")  # torch calls its CSR matrices a prototype
-        full_batch = FullBatch(graph, split, place, target)
+        full_batch = FullBatch(graph, split, place, target, seen)
         for width in WIDTHS:
             settings = {"hidden": width, **SETTINGS}
-            val, outputs, epoch = full_batch.train(name, settings | MORE, metric=metric, seed=seed)
+            val, outputs, epoch = full_batch.train(name, settings | MORE, metric=metric, seed=training.seed)
             if best is None or val > best[0]:
                 best = val, outputs, {**settings, "epochs": epoch}
     assert best is not None  # there are widths
     both = [best[1][part] for part in (split.val, split.test)]
-    parts = measure_parts(graph, split, metric=metric, target=target, threshold=threshold, outputs=both)
+    parts = measure_parts(graph, split, metric=metric, target=target, threshold=training.threshold, outputs=both)
     return {"settings": best[2], **parts}
 
 
 class FullBatch:
-    """A graph and its split on one device, for networks that read the whole graph in each step."""
+    """A graph and its split on one device, for networks that read the whole graph in each step.
 
-    def __init__(self, graph: Graph, split: Split, device: torch.device, target: Target | None = None) -> None:
-        from torch_geometric.utils import to_torch_csr_tensor
+    If only a part of the graph is `seen` in training, steps read that part, and validation the whole graph.
+    """
 
-        labels, data = np.asarray(graph.labels), graph.to_pyg()
+    def __init__(
+        self,
+        graph: Graph,
+        split: Split,
+        device: torch.device,
+        target: Target | None = None,
+        seen: Seen | None = None,
+    ) -> None:
+        labels = np.asarray(graph.labels)
         self.graph, self.device = graph, device
         self.train_nodes, self.val_nodes = (part[known_labels(labels[part])] for part in (split.train, split.val))
         self.target = target or Target.of(graph.task, labels, split.train)
         weights = self.target.weights
         self.weights = None if weights is None else torch.from_numpy(weights).to(device)
         self.wanted = torch.from_numpy(np.asarray(self.target.wanted(labels))).to(device)
-        self.features = data.x.float().to(device)
-        # On a CPU a sparse matrix (row = receiver) is several times faster than lists of edges.
-        size = (graph.num_nodes, graph.num_nodes)
-        edges = data.edge_index
-        self.edges = edges.to(device) if device.type == "cuda" else to_torch_csr_tensor(edges.flip(0), size=size)
+        self.whole = _on_device(graph, device)
+        self.learned = self.whole if seen is None else _on_device(seen.graph, device)
+        self.places = self.train_nodes if seen is None else seen.places(self.train_nodes)
 
     def train(
         self, name: str, settings: dict[str, Any], *, metric: str, seed: int
@@ -84,21 +92,23 @@ class FullBatch:
         """Return the best validation metric, negated for an error, the outputs of all nodes then, and its epoch."""
         torch.manual_seed(seed)
         task, outputs = self.target.task, TASKS[self.graph.task].count_outputs(np.asarray(self.graph.labels))
+        settings = {**settings, "cached": self.learned is self.whole}
         network = make_network(name, self.graph.num_features, outputs, settings).to(self.device)
         rate, decay = settings["learning_rate"], settings["weight_decay"]
         optimizer = torch.optim.Adam(network.parameters(), rate, weight_decay=decay)
-        train, val = (torch.from_numpy(nodes).to(self.device) for nodes in (self.train_nodes, self.val_nodes))
+        parts = (self.train_nodes, self.places, self.val_nodes)
+        train, places, val = (torch.from_numpy(nodes).to(self.device) for nodes in parts)
         labels, sign = np.asarray(self.graph.labels)[self.val_nodes], -1 if metric in LOWER_IS_BETTER else 1
         values, losses = list[float](), list[float]()
         for _ in range(EPOCHS):
             network.train()
             optimizer.zero_grad()
-            logits = network(self.features, self.edges)
-            torch.autograd.backward(task.loss(logits[train], self.wanted[train], weights=self.weights))
+            logits = network(*self.learned)
+            torch.autograd.backward(task.loss(logits[places], self.wanted[train], weights=self.weights))
             optimizer.step()
             network.eval()
             with torch.no_grad():
-                logits = network(self.features, self.edges)
+                logits = network(*self.whole)
                 losses.append(float(task.loss(logits[val], self.wanted[val], weights=self.weights)))
             predicted = self.target.outputs(logits.cpu().numpy())
             values.append(sign * measure(metric, predicted[self.val_nodes], labels, task))
@@ -110,6 +120,16 @@ class FullBatch:
         return values[best], chosen, best + 1
 
 
+def _on_device(graph: Graph, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return features and edges; on a CPU as a sparse matrix (row = receiver), several times faster than lists."""
+    from torch_geometric.utils import to_torch_csr_tensor
+
+    data, size = graph.to_pyg(), (graph.num_nodes, graph.num_nodes)
+    edges = data.edge_index
+    on_gpu = device.type == "cuda"
+    return data.x.float().to(device), edges.to(device) if on_gpu else to_torch_csr_tensor(edges.flip(0), size=size)
+
+
 class Propagated(nn.Module):
     """APPNP: an MLP, then personalized propagation of its predictions."""
 
@@ -119,7 +139,7 @@ class Propagated(nn.Module):
         super().__init__()
         hidden, layers = settings["hidden"], settings["layers"]
         self.mlp = MLP([features, *[hidden] * (layers - 1), outputs], dropout=settings["dropout"], norm=None)
-        self.spread = APPNP(K=10, alpha=settings["restart"], cached=True)
+        self.spread = APPNP(K=10, alpha=settings["restart"], cached=settings.get("cached", True))
 
     def forward(self, features: Tensor, edges: Tensor) -> Tensor:
         """Return the logits."""
@@ -144,14 +164,23 @@ class Alone(nn.Module):
 
 
 def make_network(name: str, features: int, outputs: int, settings: dict[str, Any]) -> nn.Module:
-    """Return MLP, GCN, GraphSAGE, GAT or APPNP with fresh weights; GAT expects edges with self-loops."""
+    """Return MLP, GCN, GraphSAGE, GAT or APPNP with fresh weights; GAT expects edges with self-loops.
+
+    Unless the setting `cached` is False, normalized edges are kept: the network reads one graph only.
+    """
     from torch_geometric.nn.models import GAT, GCN, GraphSAGE
 
     if name == "MLP":
         return Alone(features, outputs, settings)
     if name == "APPNP":
         return Propagated(features, outputs, settings)
-    more = {"heads": 8, "add_self_loops": False} if name == "GAT" else {"cached": True} if name == "GCN" else {}
+    more = (
+        {"heads": 8, "add_self_loops": False}
+        if name == "GAT"
+        else {"cached": settings.get("cached", True)}
+        if name == "GCN"
+        else {}
+    )
     network: nn.Module = {"GCN": GCN, "GraphSAGE": GraphSAGE, "GAT": GAT}[name](
         features,
         settings["hidden"],

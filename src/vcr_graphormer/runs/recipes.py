@@ -93,7 +93,7 @@ def check_fit(config: Config, graph: Graph, split: Split) -> Config:
     """Return settings that can be trained on this graph; refuse others."""
     if config.model.adjacency_rows and graph.num_nodes > MOST_ADJACENCY_NODES:
         raise ConfigError(f"adjacency rows are for at most {MOST_ADJACENCY_NODES:,} nodes")
-    check_settings(graph, split.train, config)
+    check_settings(graph, split, config)
     return config
 
 

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from ..data.graph import Graph
+from ..data.inductive import Seen
 from ..data.metrics import LOWER_IS_BETTER
 from ..data.split import Split
 from ..data.tasks import measure
@@ -25,7 +26,7 @@ from ..tokens.kinds import Kind
 from ..tokens.lists import Kept, TokenLists, make_lists
 from ..training.devices import choose_precision
 from ..training.inference import compute
-from ..training.trainer import Trainer
+from ..training.trainer import Examples, Trainer
 from .adapt import adapt
 from .config import Config
 from .recipes import MOST_ADJACENCY_NODES
@@ -146,9 +147,10 @@ class Workbench:
         start = time.perf_counter()
         graph, labels = self.graph, np.asarray(self.graph.labels)
         inputs = self.inputs(split, config.tokens, config.model, kinds)
+        seen = self._seen_examples(split, config, kinds) if config.data.inductive else None
         token_seconds = time.perf_counter() - start
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            trainer = Trainer.of(graph, split, inputs=inputs, model=config.model, training=config.training)
+            trainer = Trainer.of(graph, split, inputs=inputs, model=config.model, training=config.training, seen=seen)
             best = trainer.fit(None if on_epoch is None else lambda _: on_epoch(trainer))
             scores = [math.nan] * 2
             if test:
@@ -161,6 +163,16 @@ class Workbench:
                 ]
         seconds = time.perf_counter() - start
         return Trial(scores[0], best.value, scores[1], trainer.epoch, best.epoch, seconds, token_seconds)
+
+    def _seen_examples(self, split: Split, config: Config, kinds: Sequence[Kind]) -> Examples:
+        """Return the training nodes for an inductive training, to be read from the graph without hidden nodes.
+
+        Nothing of it is kept for later calls: each split hides other nodes.
+        """
+        seen = Seen.of(self.graph, split)
+        lists = make_lists(seen.graph, seen.train, config.tokens, kinds=kinds)
+        inputs = make_inputs(seen.graph, lists, config.model, seen.train, self.device, dtype=self.precision)
+        return Examples(seen.train, np.asarray(seen.graph.labels)[seen.train], inputs)
 
     def judge(
         self,

@@ -61,10 +61,14 @@ class Best:
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Nodes and their labels: class ids, label rows (-1: unknown) or target values [m, t] (NaN: unknown)."""
+    """Nodes and their labels: class ids, label rows (-1: unknown) or target values [m, t] (NaN: unknown).
+
+    `inputs` are the tensors that the nodes are read from, and number them; None: those of the trainer.
+    """
 
     nodes: NDArray[np.int64]
     labels: Array
+    inputs: Inputs | None = None
 
 
 class Trainer:
@@ -74,6 +78,8 @@ class Trainer:
     ----------
     model
         Trained in place. `fit` returns the best weights, not the last.
+    inputs
+        What nodes are read from. Training nodes with inputs of their own are read from those: inductive training.
     train, val
         Training and validation nodes; the loop sees no other labels.
     target
@@ -97,6 +103,7 @@ class Trainer:
     ) -> None:
         self.processes = processes or Processes()
         self.processes.align(model)
+        self.val_inputs, inputs = inputs, inputs if train.inputs is None else train.inputs
         self.model, self.inputs, self.train, self.val, self.target = model, inputs, train, val, target
         self.task, self.config, self.folder = target.task, config.check(target.task.name).check_resolved(), folder
         self.metric = choose_metric(config.metric, target.task)
@@ -152,10 +159,14 @@ class Trainer:
         training: TrainConfig,
         folder: Path | None = None,
         processes: Processes | None = None,
+        seen: Examples | None = None,
     ) -> Trainer:
-        """Make a new model from the seed of `training`, and its trainer. Labels of test nodes are not read."""
+        """Make a new model from the seed of `training`, and its trainer. Labels of test nodes are not read.
+
+        `seen` are the training nodes with inputs of their own, for inductive training.
+        """
         labels = np.asarray(graph.labels)
-        train, val = (Examples(nodes, labels[nodes]) for nodes in (split.train, split.val))
+        val, train = Examples(split.val, labels[split.val]), seen or Examples(split.train, labels[split.train])
         target = Target.of(graph.task, labels, split.train)
         names = name_classes(graph.class_names, graph.num_classes)
         target = target.weighted(train.labels, training.class_weights, names)
@@ -207,7 +218,7 @@ class Trainer:
         self.epoch += 1
         evaluated = self.model if self.average is None else self.average
         nodes = self.val.nodes[self.processes.share(len(self.val.nodes))]
-        logits = compute(self._low_precision(evaluated), self.inputs, nodes, self.micro_batch)
+        logits = compute(self._low_precision(evaluated), self.val_inputs, nodes, self.micro_batch)
         self.val_logits = self.processes.collect(logits, len(self.val.nodes))
         value, val_loss = self.processes.agree(self._validate)
         better = self.best.epoch == 0 or is_better(self.metric, value, self.best.value)

@@ -1,0 +1,140 @@
+"""Inductive accuracy: validation and test nodes are hidden while training, as if they came later.
+
+    python -m benchmarks inductive --data ROOT --device cuda     ten seeds on three graphs
+
+Three rows for each graph, on the random 60/20/20 splits of protocol A: our default trained inductively
+(`data.inductive = true`), the same trained on the whole graph, and GraphSAGE of PyG trained inductively. All three are
+tested on the whole graph. GraphSAGE has a fixed grid of sixteen settings, searched by validation accuracy on the split
+of seed 100, inductively as well. Seeds that are in results/inductive.json already are not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import vcr_graphormer as vcr
+from benchmarks.baselines.bench import Bench, test_accuracy
+from benchmarks.common import load_graph, markdown_table, new_parser, percent, read_rows, write_result
+from benchmarks.records import choose_split
+from vcr_graphormer.runs.trials import Workbench
+from vcr_graphormer.training.devices import find_device
+
+GRAPHS = ("PubMed", "Photo", "Computer")
+SAGE = "GraphSAGE"
+OURS, WHOLE, OTHER = "ours, inductive", "ours, transductive", f"{SAGE}, inductive"
+SEARCH_SEED = 100
+GRID = {"hidden": (128, 512), "dropout": (0.2, 0.6), "learning_rate": (0.003, 0.01), "norm": (False, True)}
+FIXED = {"layers": 2, "weight_decay": 5e-4, "jump": False}
+
+
+def grid() -> list[dict[str, Any]]:
+    """Return the settings of GraphSAGE that are tried.
+
+    >>> len(grid()), grid()[0]["hidden"]
+    (16, 128)
+    """
+    return [{**dict(zip(GRID, values, strict=True)), **FIXED} for values in product(*GRID.values())]
+
+
+def search(bench: Bench, split: vcr.Split, epochs: int) -> dict[str, Any]:
+    """Return the settings of GraphSAGE with the best validation accuracy; the first of equal ones."""
+
+    def judge(settings: dict[str, Any]) -> float:
+        right, _, _ = bench.train(SAGE, settings, split, seed=0, epochs=epochs, inductive=True)
+        return float(right.mean(1).max())
+
+    return max(grid(), key=judge)
+
+
+class Study:
+    """The rows of the result, which is written after each of them."""
+
+    def __init__(self, file: Path) -> None:
+        self.file, self.rows = file, read_rows(file)
+
+    def has(self, graph: str, method: str, seed: int) -> bool:
+        """Return whether there is such a row."""
+        return any((row["graph"], row["method"], row["seed"]) == (graph, method, seed) for row in self.rows)
+
+    def settings(self, graph: str) -> dict[str, Any] | None:
+        """Return the settings of GraphSAGE that an earlier search found for a graph."""
+        return next((row["settings"] for row in self.rows if (row["graph"], row["method"]) == (graph, OTHER)), None)
+
+    def add(self, graph: str, method: str, seed: int, **values: Any) -> None:
+        """Add a row and write the result."""
+        self.rows.append({"graph": graph, "method": method, "seed": seed, **values})
+        print(f"{graph} {method} seed {seed}: test {100 * values['test']:.2f} ({values['seconds']:.1f} s)", flush=True)
+        write_result(self.file, {"rows": self.rows})
+
+
+def run_ours(study: Study, name: str, bench: Workbench, seeds: range, *, root: str, epochs: int | None) -> None:
+    """Train our default on every split, inductively and on the whole graph."""
+    for seed, (method, inductive) in product(seeds, ((OURS, True), (WHOLE, False))):
+        if study.has(name, method, seed):
+            continue
+        config, split = vcr.Config(), choose_split(name, bench.graph, "A", seed, root)
+        training = replace(config.training, seed=seed, epochs=config.training.epochs if epochs is None else epochs)
+        config = replace(config, data=replace(config.data, inductive=inductive), training=training)
+        trial = bench.train(split, config)
+        study.add(name, method, seed, val=trial.val, test=trial.test, seconds=round(trial.seconds, 2))
+
+
+def run_sage(study: Study, name: str, bench: Bench, seeds: range, *, root: str, epochs: int | None) -> None:
+    """Search the settings of GraphSAGE once, then train it inductively on every split."""
+    if all(study.has(name, OTHER, seed) for seed in seeds):
+        return
+    most = 500 if epochs is None else epochs
+    settings = study.settings(name) or search(bench, choose_split(name, bench.graph, "A", SEARCH_SEED, root), most)
+    for seed in seeds:
+        if study.has(name, OTHER, seed):
+            continue
+        split, start = choose_split(name, bench.graph, "A", seed, root), time.perf_counter()
+        by_epoch, right, _ = bench.train(SAGE, settings, split, seed, epochs=most, inductive=True)
+        scores = {"val": float(by_epoch.mean(1).max()), "test": test_accuracy(right, split)}
+        study.add(name, OTHER, seed, **scores, seconds=round(time.perf_counter() - start, 2), settings=settings)
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Return mean and deviation of the test accuracy as Markdown, one column per graph.
+
+    >>> row = {"graph": "Photo", "method": OURS, "seed": 0, "test": 0.9}
+    >>> print(table([row, {**row, "seed": 1, "test": 0.92}]))
+    | test accuracy, % | Photo |
+    | --- | --- |
+    | ours, inductive | 91.00 ± 1.41 |
+    """
+    graphs, methods = (list(dict.fromkeys(row[key] for row in rows)) for key in ("graph", "method"))
+    tests: dict[tuple[str, str], list[float]] = {(row["graph"], row["method"]): [] for row in rows}
+    for row in rows:
+        tests[row["graph"], row["method"]].append(row["test"])
+    cells = {key: percent(values) if len(values) > 1 else f"{100 * values[0]:.2f}" for key, values in tests.items()}
+    lines = [[method, *(cells.get((graph, method), "") for graph in graphs)] for method in methods]
+    return markdown_table(["test accuracy, %", *graphs], lines)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the options of this benchmark."""
+    parser = new_parser(__doc__, device=True, graphs=GRAPHS, out="results/inductive.json")
+    parser.add_argument("--seeds", type=int, default=10, help="run seeds 0 to SEEDS-1")
+    parser.add_argument("--epochs", type=int, help="at most, of all trainings; default: as the settings say")
+    return parser
+
+
+def main() -> None:
+    """Run what is missing and print the table."""
+    arguments = make_parser().parse_args()
+    torch.set_float32_matmul_precision("high")
+    study, device, seeds = Study(arguments.out), find_device(arguments.device), range(arguments.seeds)
+    for name in arguments.graphs:
+        graph = load_graph(name, arguments.data)
+        how: dict[str, Any] = {"root": arguments.data, "epochs": arguments.epochs}
+        run_ours(study, name, Workbench(graph, device), seeds, **how)
+        run_sage(study, name, Bench(graph, graph, device), seeds, **how)
+    print(table(study.rows))
