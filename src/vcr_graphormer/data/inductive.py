@@ -24,7 +24,7 @@ class Seen:
     nodes : int64 [m]
         The number of each of them in the whole graph, ascending.
     train : int64
-        The training nodes by their new numbers, in the order of the split.
+        The training nodes by their new numbers.
     """
 
     graph: Graph
@@ -38,7 +38,7 @@ class Seen:
         >>> path = Graph.from_edges([[0, 1, 2, 3], [1, 2, 3, 4]], labels=[0, 1, 0, 1, 0])
         >>> seen = Seen.of(path, Split(train=[4, 1], val=[0], test=[2]))
         >>> seen.nodes.tolist(), seen.train.tolist(), seen.graph.num_edges
-        ([1, 3, 4], [2, 0], 1)
+        ([1, 3, 4], [0, 2], 1)
         """
         hidden = np.concatenate([split.val, split.test])
         nodes = np.setdiff1d(np.arange(graph.num_nodes), hidden)

@@ -278,6 +278,10 @@ def tune_fixed(
             raise ConfigError(f"{option} is {value!r}; it must be 1 or more")
     if Processes.join().size > 1:
         raise ConfigError("tune trains in one process, not under torchrun")
+    if base.data.inductive:
+        raise ConfigError(
+            "data.inductive is true, but tune searches on the whole graph: train with what it finds there"
+        )
     check_data(graph, split, base.data.features)
     names, seed = options.get("recipes"), options.get("seed", 0)
     search = Search.prepare(graph, split, data=base.data, fixed=fixed, seed=seed, recipes=names)
