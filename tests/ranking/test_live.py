@@ -8,7 +8,7 @@ import pytest
 
 import vcr_graphormer as vcr
 from vcr_graphormer.data.contract import build_adjacency
-from vcr_graphormer.ranking import live
+from vcr_graphormer.ranking import live, live_rankers
 from vcr_graphormer.ranking.connections import Connections
 from vcr_graphormer.ranking.exact import super_edge_weight
 from vcr_graphormer.ranking.growth import grow_ranker, join_clusters
@@ -52,7 +52,7 @@ def test_lists_of_new_nodes_are_those_on_the_grown_graph(directed: bool, weighte
     connections = vcr.structure_connections(graph, 4)
     ranker, links = Ranker.prepare(graph, connections), LinkRanker.prepare(graph)
     growing = live.LiveGraph(graph, super_edge_weight(graph))
-    pagerank, similar = live.LivePageRank(ranker, graph, growing), live.LiveLinks(links, growing)
+    pagerank, similar = live_rankers.LivePageRank(ranker, graph, growing), live_rankers.LiveLinks(links, growing)
     before = [array.copy() for array in (pagerank.vectors.total[:400], growing.out[:400], similar.lengths[:400])]
     for seed in range(3):  # the second and third start from what undoing has left
         edges = random_edges(graph, 4, seed)
@@ -67,7 +67,7 @@ def test_lists_of_new_nodes_are_those_on_the_grown_graph(directed: bool, weighte
         assert np.array_equal(np.bincount(owner, minlength=404), bigger.degrees)
         if bigger.weights is not None:
             assert np.array_equal(weight, bigger.weights)
-        joined = live.join_neighbours(addition, pagerank.assignment)
+        joined = live_rankers.join_neighbours(addition, pagerank.assignment)
         assignment = join_clusters(bigger, connections.assignment)
         assert np.array_equal(joined, assignment[400:])
         pagerank.add(addition, joined, undo)
@@ -93,7 +93,7 @@ def test_additions_that_stay_are_those_of_a_graph_that_grew_in_steps() -> None:
     connections = vcr.structure_connections(graph, 4)
     ranker = Ranker.prepare(graph, connections)
     growing = live.LiveGraph(graph, 1.0)
-    pagerank = live.LivePageRank(ranker, graph, growing)
+    pagerank = live_rankers.LivePageRank(ranker, graph, growing)
     bigger, expected, assignment = graph, ranker, connections.assignment
     for seed in range(5):
         first = bigger.num_nodes
@@ -102,7 +102,7 @@ def test_additions_that_stay_are_those_of_a_graph_that_grew_in_steps() -> None:
         grown = bigger.extend(features=np.zeros((1, 4), np.float32), edges=edges)
         addition, undo = make_addition(graph, first, 1, edges), live.Undo()
         growing.add(addition, undo)
-        joined = live.join_neighbours(addition, pagerank.assignment)
+        joined = live_rankers.join_neighbours(addition, pagerank.assignment)
         pagerank.add(addition, joined, undo)
         pagerank.keep()
         assignment = join_clusters(grown, assignment)
@@ -120,7 +120,7 @@ def test_a_new_node_joins_components() -> None:
     graph = vcr.Graph.from_edges([[0, 1, 3, 4], [1, 2, 4, 5]], num_nodes=7)
     ranker = Ranker.prepare(graph)
     growing = live.LiveGraph(graph, 1.0)
-    pagerank = live.LivePageRank(ranker, graph, growing)
+    pagerank = live_rankers.LivePageRank(ranker, graph, growing)
     nothing = np.array([-1, -1], dtype=np.int32)
 
     def reach(edges: Any, keep: bool) -> list[list[int]]:
@@ -144,16 +144,16 @@ def test_a_new_node_joins_components() -> None:
 def test_a_node_with_hubs_as_its_only_neighbours_follows_them() -> None:
     addition = live.Addition(3, 2, np.array([2, 3, 3, 4]), np.array([3, 2, 4, 3]), np.ones(4, np.float32))
     clusters, late = np.array([0, 1, -1]), np.array([0, 1, 1])
-    assert live.join_neighbours(addition, clusters).tolist() == [-1, -1]
-    assert live.join_neighbours(addition, clusters, late).tolist() == [1, 1]
+    assert live_rankers.join_neighbours(addition, clusters).tolist() == [-1, -1]
+    assert live_rankers.join_neighbours(addition, clusters, late).tolist() == [1, 1]
 
 
 def test_a_target_of_too_many_links_stops_counting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "MOST_LINKS", 4)
+    monkeypatch.setattr(live_rankers, "MOST_LINKS", 4)
     monkeypatch.setattr("vcr_graphormer.ranking.links.MOST_LINKS", 4)
     graph = vcr.Graph.from_edges([[0, 1, 2, 3, 0, 1], [4, 4, 4, 4, 5, 5]], num_nodes=6)
     growing = live.LiveGraph(graph, 1.0)
-    similar = live.LiveLinks(LinkRanker.prepare(graph), growing)
+    similar = live_rankers.LiveLinks(LinkRanker.prepare(graph), growing)
     addition = make_addition(graph, 6, 1, [[6, 6], [4, 5]])
     growing.add(addition, live.Undo())
     similar.add(addition, live.Undo())

@@ -9,7 +9,8 @@ import pytest
 
 from tests.support.plain import token_config
 from vcr_graphormer import ConfigError, Graph, GraphError, StoreError, TokenStore, generate, tokenize
-from vcr_graphormer.tokens.growth import Growth, Patched, update
+from vcr_graphormer.data.changes import Growth
+from vcr_graphormer.tokens.growth import Patched, update
 
 CONFIG = token_config(hops=2, clusters=4, structure_tokens=4, content_tokens=4, distinct=True)
 NEW = 6

@@ -6,7 +6,7 @@ locally, on the arcs of today, and only its far part reads the older vectors. So
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -52,6 +52,19 @@ def join_clusters(graph: Graph, assignment: NDArray[np.int32]) -> NDArray[np.int
         best = np.lexsort((pairs.col, -pairs.data, pairs.row))
         node, place = np.unique(pairs.row[best], return_index=True)
         result[node] = pairs.col[best][place]
+
+
+def join_nearest(graph: Graph, clusters: Connections, nodes: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return the cluster with the nearest mean of features, for each of some nodes."""
+    members, features = np.flatnonzero(clusters.assignment >= 0), cast(Any, graph.features)
+    weights = 1.0 / clusters.sizes[clusters.assignment[members]]
+    shape = (clusters.count, graph.num_nodes)
+    sums = sp.csr_matrix((weights, (clusters.assignment[members], members)), shape=shape) @ features
+    means = sums.toarray() if sp.issparse(sums) else sums
+    # |x - m|² without |x|², which is the same for all clusters
+    distances = np.square(means).sum(axis=1) - 2 * np.asarray(features[nodes] @ means.T)
+    nearest: NDArray[np.int32] = distances.argmin(axis=1).astype(np.int32)
+    return nearest
 
 
 def _arcs_of(graph: Graph, nodes: NDArray[np.int64]) -> tuple[Array, Array, Array]:

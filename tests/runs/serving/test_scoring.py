@@ -13,12 +13,13 @@ import torch
 import vcr_graphormer as vcr
 from tests.support.plain import model_config, plain_config, token_config, train_config
 from tests.support.runs import CONFIG, named_graph
+from vcr_graphormer.data.changes import Growth
 from vcr_graphormer.errors import GraphError, StoreError
 from vcr_graphormer.runs.serving import tokens as live_tokens
 from vcr_graphormer.runs.serving.journal import JOURNAL, Journal
 from vcr_graphormer.runs.serving.requests import NewGraph, Sizes, read_graph
 from vcr_graphormer.runs.serving.scoring import Scorer
-from vcr_graphormer.tokens.growth import Growth, Update, update
+from vcr_graphormer.tokens.growth import Update, update
 from vcr_graphormer.tokens.store import TokenStore
 
 FEATURES = np.random.default_rng(5).normal(size=(3, 8)).astype(np.float32)

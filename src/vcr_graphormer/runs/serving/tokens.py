@@ -20,16 +20,8 @@ from ...model.labels import GRID, OFFSET, label_hops, label_matrix
 from ...model.matrices import Matrix
 from ...ranking.exact import super_edge_weight
 from ...ranking.links import LinkRanker
-from ...ranking.live import (
-    Addition,
-    LiveGraph,
-    LiveLinks,
-    LiveNearest,
-    LivePageRank,
-    Undo,
-    join_neighbours,
-    unit_row,
-)
+from ...ranking.live import Addition, LiveGraph, Undo
+from ...ranking.live_rankers import LiveLinks, LiveNearest, LivePageRank, join_neighbours, unit_row
 from ...ranking.pagerank import Ranker
 from ...tokens.distinct import leave_repeats_out, places_before
 from ...tokens.growth import Rankers
