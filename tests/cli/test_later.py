@@ -93,6 +93,25 @@ def test_update(trained: Path) -> None:
     )
 
 
+def test_update_of_bare_token_lists(trained: Path) -> None:
+    toml, store = str(trained / "day0" / "run.toml"), trained / "bare"
+    run("tokenize", "--config", toml, "--out", str(store))
+    write_tables(trained / "more", 125)
+    command = ("update", str(store), "--dataset", str(trained / "more"), "--out", str(trained / "bare-2"))
+    # Newest accounts come first in these files, so old ones have other rows than before.
+    assert "Give the graph of then too (before)" in run(*command, code=2)
+    assert "5 new nodes" in run(*command, "--before", str(trained / "day0"))
+    ours, of_run = TokenStore.open(trained / "bare-2"), trained / "of-run"
+    text = run("update", str(trained / "run"), "--dataset", str(trained / "more"), "--out", str(of_run))
+    assert "5 new nodes" in text
+    for name, array in TokenStore.open(of_run).arrays.items():
+        np.testing.assert_array_equal(ours.arrays[name], array)
+    text = run("update", str(trained / "run"), *command[2:], "--before", str(trained / "day0"), code=2)
+    assert "leave out --before" in text
+    many = run("update", str(trained / "run"), "--dataset", str(trained / "day1"), "--out", str(trained / "many"))
+    assert "more than one node in twenty is new or has other edges: everything was made anew" in many
+
+
 def test_a_missing_column_is_named(trained: Path) -> None:
     write_tables(trained / "lacking", 125)
     file = trained / "lacking" / "accounts.csv"

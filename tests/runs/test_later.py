@@ -59,6 +59,12 @@ def test_all_is_a_fresh_start(run: Run, tmp_path: Path) -> None:
     np.testing.assert_array_equal(ours.predict().probabilities, fresh.predict().probabilities)
 
 
+def test_update_takes_a_run(run: Run, tmp_path: Path) -> None:
+    store = vcr.update(run, grown(run), out=tmp_path / "tokens")
+    assert store.num_nodes == 202 and store.growth["new"] == 2
+    np.testing.assert_array_equal(store.ids("structure"), run.on(grown(run)).store.ids("structure"))
+
+
 def test_nodes_in_another_order(run: Run) -> None:
     graph = grown(run)
     order = np.random.default_rng(0).permutation(graph.num_nodes)

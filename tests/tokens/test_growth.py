@@ -9,8 +9,10 @@ import pytest
 
 from tests.support.plain import token_config
 from vcr_graphormer import ConfigError, Graph, GraphError, StoreError, TokenStore, generate, tokenize
+from vcr_graphormer.base.patched import Patched
 from vcr_graphormer.data.changes import Growth
-from vcr_graphormer.tokens.growth import Patched, update
+from vcr_graphormer.tokens.growth import Update, choose_refresh, update
+from vcr_graphormer.tokens.hops import Step
 
 CONFIG = token_config(hops=2, clusters=4, structure_tokens=4, content_tokens=4, distinct=True)
 NEW = 6
@@ -147,6 +149,51 @@ def test_changes_are_found(graphs: tuple[Graph, Graph]) -> None:
     grown = before.extend(features=features[:1], edges=([before.num_nodes], [5]))
     growth = Growth(before, grown)
     assert (growth.changed.tolist(), growth.old_to_old.tolist(), growth.new.tolist()) == ([5], [], [before.num_nodes])
+
+
+def test_a_bare_store_needs_no_graph_of_before(store: TokenStore, graphs: tuple[Graph, Graph], tmp_path: Path) -> None:
+    before, graph = graphs
+    ours = update(store, graph, tmp_path / "bare")
+    given = update(store, graph, tmp_path / "given", before=before)
+    for name, array in given.arrays.items():
+        np.testing.assert_array_equal(ours.arrays[name], array)
+    # Where edges or features of old nodes changed, they are needed, but not for `all`.
+    lost = graph.extend(remove_edges=([0], [int(graph.indices[0])]))
+    with pytest.raises(StoreError, match="first 294 nodes are no longer those .*: their adjacency differ. Give the"):
+        update(store, lost, tmp_path / "x")
+    with pytest.raises(StoreError, match="adjacency and features differ"):
+        update(store, generate(nodes=100, edges=300, features=8, classes=3), tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+    assert update(store, lost, tmp_path / "lost", before=before).num_nodes == 300
+    assert update(store, lost, tmp_path / "all", refresh="all").growth == {}
+
+
+def test_affected_becomes_all_where_most_lists_are(
+    store: TokenStore, graphs: tuple[Graph, Graph], tmp_path: Path
+) -> None:
+    before, graph = graphs
+    features = np.asarray(graph.features)[:20]
+    many = graph.extend(features=features, edges=(np.arange(300, 320), np.arange(20)))
+    growth = Growth(before, many)
+    assert [choose_refresh(growth, refresh) for refresh in ("new", "affected", "all")] == ["new", "all", "all"]
+    assert choose_refresh(Growth(*graphs), "affected") == "affected"
+    ours = update(store, many, tmp_path / "many", before=before)
+    assert ours.growth == {} and "refresh" not in ours.identity
+
+
+def test_hops_of_few_and_of_most_rows_have_the_same_bits(store: TokenStore, graphs: tuple[Graph, Graph]) -> None:
+    """All rows are computed where most of them change, else those that change."""
+    before, graph = graphs
+    features = np.asarray(graph.features)
+    little = before.extend(features=features[:1], edges=([294], [5]))
+    for now, kind in ((graph, np.ndarray), (little, Patched)):
+        growth, every = Growth(before, now), np.arange(now.num_nodes)
+        current = np.asarray(now.features)
+        for (_, hop), near in zip(Update(store, growth, "affected").hops(), growth.around(2), strict=True):
+            assert isinstance(hop, kind) and (2 * len(near) > now.num_nodes) == (kind is np.ndarray)
+            whole = hop.take(every) if isinstance(hop, Patched) else hop
+            np.testing.assert_array_equal(whole, Step.of(now).matrix @ current)
+            current = whole
 
 
 def test_patched_rows() -> None:

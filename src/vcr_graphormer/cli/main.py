@@ -24,8 +24,9 @@ from .options import BUG, FAILED, INTERRUPTED, TERMINATED, with_groups
 from .output import say, say_error, say_warning
 from .run import embed, evaluate, export, predict, runs
 from .serve import serve
-from .train import tokenize, train, update
+from .train import tokenize, train
 from .tune import tune
+from .update import update
 from .verify import verify
 
 SECONDS_TO_PRINT = 1

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 import typer
 
 from ..errors import ConfigError
-from .options import INTERRUPTED, Chosen, Extras, Machine, RunFolder, Scheduler, Threads, show_reading
+from .options import INTERRUPTED, Chosen, Extras, Machine, Scheduler, Threads, show_reading
 from .output import say, say_error
+from .update import keep_source
 
 if TYPE_CHECKING:
     from ..data.graph import Graph
@@ -196,6 +197,7 @@ def tokenize(
             with show_reading() as reading:
                 graph, split = load_data(chosen.data, **reading)
             say(graph)
+            source = graph
             if split is not None:
                 adapted = adapt(chosen, graph, split)
                 graph, chosen = adapted.graph, adapted.config
@@ -207,36 +209,6 @@ def tokenize(
     except KeyboardInterrupt:
         say_error(f"stopped; the same command continues from what is finished in {out}")
         raise typer.Exit(INTERRUPTED) from None
+    keep_source(store.path, chosen, source=source, preparation=None if split is None else adapted.preparation)
     print_stages(store.path / "stages.json")
     say(store)
-
-
-def update(
-    run: RunFolder,
-    dataset: Annotated[str, typer.Option("--dataset", metavar="PATH", help="Your data as it is now.")],
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder of the new token lists.")],
-    refresh: Annotated[
-        str,
-        typer.Option(
-            metavar="DEPTH",
-            help="Which lists to make: new (of new nodes only), affected (also of old nodes near a change) or all.",
-        ),
-    ] = "affected",
-    threads: Threads = None,
-) -> None:
-    """Bring the token lists of a run up to date for a graph that has grown. The run itself stays as it is."""
-    from ..data.datasets import load_later
-    from ..data.growth import align
-    from ..runs.run import Run
-    from ..tokens.growth import summarize, update
-    from .console import StageProgress
-
-    opened = Run.open(run, "cpu")
-    with show_reading() as reading:
-        graph = load_later(opened.config.data, dataset, opened.schema, **reading)
-    now = align(opened.graph, opened.prepare(graph))
-    how: dict[str, Any] = {"before": opened.graph, "refresh": refresh, "threads": threads}
-    with StageProgress() as progress:
-        store = update(opened.store, now, out, progress=progress, **how)
-    say(store)
-    say(summarize(store))

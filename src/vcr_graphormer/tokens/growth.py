@@ -3,7 +3,8 @@
 How much is done is called refresh:
 
 - `new`: lists and hops of new nodes. The second level of the ranking and all old rows stay as they are.
-- `affected`: also old nodes whose list a new node or edge can change, and the hops of all nodes near a change.
+- `affected`: also old nodes whose list a new node or edge can change, and the hops of all nodes near a change. If more
+  than one node in twenty is new or has other edges, it is `all`: nearly every list is affected then.
 - `all`: everything, as `tokenize` does it.
 """
 
@@ -13,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,9 +23,11 @@ from numpy.typing import NDArray
 from ..base.checks import Array
 from ..base.folders import MANIFEST, digest, is_intact, write_manifest
 from ..base.jobs import JobFolder, Progress
+from ..base.machine import default_threads
+from ..base.patched import Patched, patched_csr
 from ..data.changes import Growth
-from ..data.contract import Features
 from ..data.graph import Graph
+from ..data.growth import align, subgraph
 from ..errors import ConfigError, StoreError
 from ..ranking.connections import Connections
 from ..ranking.growth import coarse_of, grow_ranker, join_clusters, join_nearest
@@ -45,51 +48,13 @@ LOOKED_BACK = 64
 # An old list is made anew if a changed node scores at least this fraction of its last score there. Chosen by hand.
 ENTERS = 0.5
 RANKERS = "rankers"  # folder in a store
-_ROWS_AT_ONCE = 1 << 16
 # Up to this fraction of new nodes `affected` keeps the second level of the ranking (docs/log.md).
 FROZEN_UP_TO = 0.02
+# Beyond this fraction of new nodes, and of old ones with other edges among themselves, `affected` becomes `all`. With
+# one node in ten it took as long or longer (docs/log.md).
+MOST_AFFECTED = 0.05
 # Beyond this fraction of new nodes a fresh start is advised. A rule of thumb.
 MOST_NEW = 0.2
-
-
-@dataclass(frozen=True, eq=False)
-class Patched:
-    """An array of the store with some rows replaced and new ones at its end.
-
-    Attributes
-    ----------
-    old : [n, …]
-        The rows of before.
-    rows : int64 [r]
-        The rows that are replaced or new, ascending.
-    values : [r, …]
-        Their content.
-    """
-
-    old: Array
-    rows: NDArray[np.int64]
-    values: Array
-    num_rows: int
-
-    def take(self, rows: NDArray[np.int64]) -> Array:
-        """Return some rows."""
-        place, fresh = _places(self.rows, rows)
-        result = np.empty((len(rows), *self.old.shape[1:]), dtype=self.old.dtype)
-        result[fresh] = self.values[place[fresh]]
-        result[~fresh] = self.old[rows[~fresh]]
-        return result
-
-    def blocks(self) -> Iterator[Array]:
-        """Yield all rows, some at a time."""
-        for start in range(0, self.num_rows, _ROWS_AT_ONCE):
-            yield self.take(np.arange(start, min(start + _ROWS_AT_ONCE, self.num_rows)))
-
-
-def _places(rows: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return where wanted rows stand among ascending `rows`, and which of them do."""
-    place = np.searchsorted(rows, wanted)
-    place[place == len(rows)] = 0
-    return place, rows[place] == wanted if len(rows) else np.zeros(len(wanted), dtype=np.bool_)
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,7 +224,7 @@ class Update:
         return result
 
     def hops(self) -> Iterator[tuple[int, Any]]:
-        """Yield the number and the matrix of each hop: `Patched` if it is dense, CSR if it is sparse."""
+        """Yield the number and the matrix of each hop: CSR if it is sparse, else `Patched`, or an array of all rows."""
         hops = self.store.num_hops
         sets = [self.growth.new] * hops if self.refresh == NEW else self.growth.around(hops)
         if not hops:
@@ -268,6 +233,12 @@ class Update:
         current: Any = self.graph.features
         for number, rows in enumerate(sets, start=1):
             old: Any = self.store.hop(number)
+            if self.refresh == AFFECTED and 2 * len(rows) > self.graph.num_nodes and not _any_sparse(old, current):
+                # Most rows change: computing all of them is quicker than picking, and gives the others the same bits.
+                every, whole = range(self.graph.num_nodes), _take(current, np.arange(self.graph.num_nodes))
+                current = step.times_dense(whole, every, threads=default_threads(self.threads))
+                yield number, current
+                continue
             matrix = step.rows(rows)
             used = np.zeros(self.graph.num_nodes, dtype=np.bool_)
             used[matrix.indices] = True
@@ -276,7 +247,7 @@ class Update:
             compact = sp.csr_matrix((matrix.data, place[matrix.indices], matrix.indptr), shape)
             product = compact @ _take(current, np.flatnonzero(used))
             if sp.issparse(old):
-                current = _patched_csr(old, rows, sp.csr_matrix(product), num_rows=self.graph.num_nodes)
+                current = patched_csr(old, rows, sp.csr_matrix(product), num_rows=self.graph.num_nodes)
             else:
                 dense = product.toarray() if sp.issparse(product) else product
                 current = Patched(old, rows, dense.astype(np.float32, copy=False), self.graph.num_nodes)
@@ -301,6 +272,10 @@ class Update:
         return TokenLists(self.store.config, self.arrays(), self.store.more_kinds)
 
 
+def _any_sparse(*matrices: Any) -> bool:
+    return any(sp.issparse(matrix) for matrix in matrices)
+
+
 def _take(matrix: Any, rows: NDArray[np.int64]) -> Any:
     """Return some rows of features or of a hop, as float32."""
     if isinstance(matrix, Patched):
@@ -309,23 +284,27 @@ def _take(matrix: Any, rows: NDArray[np.int64]) -> Any:
     return taken if sp.issparse(taken) else np.asarray(taken, dtype=np.float32)
 
 
-def _patched_csr(old: Features, rows: NDArray[np.int64], values: sp.csr_matrix, *, num_rows: int) -> sp.csr_matrix:
-    """Return sparse rows of before with some replaced and new ones at the end."""
-    order = np.arange(num_rows)
-    place, fresh = _places(rows, order)
-    pick = np.where(fresh, old.shape[0] + place, np.minimum(order, old.shape[0] - 1))
-    values.sort_indices()
-    joined = sp.csr_matrix(sp.vstack([old, values], format="csr")[pick])
-    joined.sort_indices()
-    return joined
+class Origin(Protocol):
+    """Token lists with the graph they were made from, such as a `Run`."""
+
+    @property
+    def store(self) -> TokenStore:
+        """Return the token lists."""
+
+    @property
+    def graph(self) -> Graph:
+        """Return the graph with prepared features."""
+
+    def prepare(self, graph: Graph) -> Graph:
+        """Return another graph with its features prepared in the same way."""
 
 
 def update(
-    store: TokenStore,
+    store: TokenStore | Origin,
     graph: Graph,
     out: str | Path = "tokens",
     *,
-    before: Graph,
+    before: Graph | None = None,
     refresh: str = AFFECTED,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -335,17 +314,23 @@ def update(
     Parameters
     ----------
     store
-        The token lists of before. The first call keeps its rankers in the folder of this store.
+        The token lists of before, or the run that they belong to. The first call keeps rankers in their folder.
     graph
-        The graph of now: nodes of before first, in their order (`Graph.extend`).
+        The graph of now: nodes of before first, in their order (`Graph.extend`). For a run, the graph as it is: nodes
+        are matched by name, and features are prepared.
     before
-        The graph that the store was made from.
+        The graph that the store was made from. It is not needed for a run, for `all`, or if nothing but new nodes and
+        their edges came since.
     refresh : "new", "affected" or "all"
         How much to make anew, see `vcr_graphormer.tokens.growth`.
     """
-    _check_refresh(refresh)
-    growth = Growth(before, graph).check()
-    _check_before(store, before)
+    if not isinstance(store, TokenStore):
+        before = store.graph
+        graph, store = align(before, store.prepare(graph)), store.store
+    if refresh != ALL or before is not None:
+        growth = Growth(before or _first_nodes(store, graph), graph).check()
+        refresh = choose_refresh(growth, refresh)
+        _check_before(store, growth.before)
     train = training_nodes(store)
     given = replace(store.settings, content=store.identity["setting content"])
     if refresh == ALL:
@@ -381,8 +366,8 @@ def later_lists(
     store: TokenStore, before: Graph, graph: Graph, *, refresh: str = AFFECTED, train: NDArray[np.int64]
 ) -> TokenStore:
     """Return the lists of a graph that has grown; like `update`, but in memory. Its folder is that of before."""
-    _check_refresh(refresh)
     growth = Growth(before, graph).check()
+    refresh = choose_refresh(growth, refresh)
     if store.num_nodes != before.num_nodes:
         raise ConfigError("a run on a later graph cannot be brought up to date again: begin with the run itself")
     if refresh == ALL:
@@ -391,9 +376,12 @@ def later_lists(
     return replace(store, arrays=job.arrays(), identity={}, growth=staleness(store, growth, job))
 
 
-def _check_refresh(refresh: str) -> None:
+def choose_refresh(growth: Growth, refresh: str) -> str:
+    """Return how much is made anew: what is asked for, but `all` instead of `affected` where most lists are."""
     if refresh not in REFRESH:
         raise ConfigError(f"refresh is {refresh!r}; it must be {', '.join(REFRESH[:-1])} or {REFRESH[-1]}")
+    changes = len(growth.new) + len(growth.old_to_old)
+    return ALL if refresh == AFFECTED and changes > MOST_AFFECTED * growth.before.num_nodes else refresh
 
 
 def staleness(store: TokenStore, growth: Growth, job: Update) -> dict[str, Any]:
@@ -433,6 +421,22 @@ def training_nodes(store: TokenStore) -> NDArray[np.int64] | None:
 
 
 def _check_before(store: TokenStore, before: Graph) -> None:
-    for name in ("adjacency", "features"):
-        if store.identity.get(f"graph {name}") != before.fingerprints[name]:
-            raise StoreError(f"{store.path} was not made from this graph: its {name} differ")
+    if different := _differences(store, before):
+        raise StoreError(f"{store.path} was not made from this graph: its {' and '.join(different)} differ")
+
+
+def _differences(store: TokenStore, before: Graph) -> list[str]:
+    names = ("adjacency", "features")
+    return [name for name in names if store.identity.get(f"graph {name}") != before.fingerprints[name]]
+
+
+def _first_nodes(store: TokenStore, graph: Graph) -> Graph:
+    """Return the graph of before as the first nodes of that of now; refuse if these are no longer the same."""
+    count = store.num_nodes
+    before = subgraph(graph, np.arange(min(count, graph.num_nodes)))
+    if different := _differences(store, before):
+        raise StoreError(
+            f"the first {count:,} nodes are no longer those that {store.path} was made from: their "
+            f"{' and '.join(different)} differ. Give the graph of then too (before), or make everything anew (all)"
+        )
+    return before
