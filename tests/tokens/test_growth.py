@@ -1,5 +1,6 @@
 """Lists of a graph that has grown: hops to the bit, lists close to a fresh start, old rows untouched where promised."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,17 @@ def test_a_bare_store_needs_no_graph_of_before(store: TokenStore, graphs: tuple[
     assert not (tmp_path / "x").exists()
     assert update(store, lost, tmp_path / "lost", before=before).num_nodes == 300
     assert update(store, lost, tmp_path / "all", refresh="all").growth == {}
+
+
+def test_a_store_that_cannot_be_written(store: TokenStore, graphs: tuple[Graph, Graph], tmp_path: Path) -> None:
+    before, graph = graphs
+    locked = shutil.copytree(store.path, tmp_path / "locked", ignore=shutil.ignore_patterns("rankers"))
+    (locked / "rankers").write_text("in the way of the folder of rankers")
+    ours = update(TokenStore.open(locked), graph, tmp_path / "ours", before=before, refresh="new")
+    other = update(store, graph, tmp_path / "other", before=before, refresh="new")
+    for name, array in other.arrays.items():
+        np.testing.assert_array_equal(ours.arrays[name], array)
+    assert (locked / "rankers").is_file()
 
 
 def test_affected_becomes_all_where_most_lists_are(

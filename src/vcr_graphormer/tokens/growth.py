@@ -11,6 +11,7 @@ How much is done is called refresh:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -83,14 +84,15 @@ class Rankers:
         return Connections(assignment, int(assignment.max(initial=-1)) + 1)
 
     def open(self, kind: Kind) -> Any:
-        """Return the ranker of a kind: from its folder in the store, or prepared and put there."""
+        """Return the ranker of a kind: from its folder in the store, or prepared and put there if it can be written."""
         folder, ranker = self.store.path / RANKERS / kind.name, kind.ranker()
         if is_intact(folder):
             return ranker.open(folder, self.before)
         coarse = self.coarse if ranker.uses_clusters else None
         how = preparation(self.store.settings, coarse, self.threads)
         prepared = ranker.prepare(self.before, self.connections(kind), **how)
-        prepared.save(folder, self.before)
+        with suppress(StoreError):  # a store may be read-only: then the next process prepares them again
+            prepared.save(folder, self.before)
         return prepared
 
 
@@ -314,7 +316,8 @@ def update(
     Parameters
     ----------
     store
-        The token lists of before, or the run that they belong to. The first call keeps rankers in their folder.
+        The token lists of before, or the run that they belong to. The first call keeps rankers in their folder,
+        if that can be written.
     graph
         The graph of now: nodes of before first, in their order (`Graph.extend`). For a run, the graph as it is: nodes
         are matched by name, and features are prepared.

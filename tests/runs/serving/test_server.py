@@ -3,8 +3,12 @@
 import asyncio
 import json
 import shutil
+import signal
+import socket
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +22,7 @@ from hypothesis import strategies as st
 import vcr_graphormer as vcr
 from tests.runs.serving.test_scoring import FEATURES, train
 from tests.support.runs import CONFIG, named_graph
-from tests.support.server import serving
+from tests.support.server import running, serving
 from vcr_graphormer.errors import StoreError
 from vcr_graphormer.runs.serving import worker as workers
 from vcr_graphormer.runs.serving.requests import Sizes
@@ -367,3 +371,35 @@ def test_other_tasks(tmp_path: Path) -> None:
     assert isinstance(rows[0]["prediction"], list)
     assert set(rows[1]) == {"node", "prediction"}
     assert isinstance(rows[1]["prediction"], float)
+
+
+def test_a_request_under_way_is_answered_after_sigterm(service: Service) -> None:
+    held, release = threading.Event(), threading.Event()
+
+    def hold(_: object) -> None:
+        held.set()
+        release.wait(60)
+
+    with running(service) as server, ThreadPoolExecutor(1) as pool:
+        port = server.servers[0].sockets[0].getsockname()[1]
+        service.worker.ask(hold)
+        held.wait()
+        answer = pool.submit(httpx.post, f"http://127.0.0.1:{port}/predict", json={"nodes": ["n3"]}, timeout=60)
+        while not service.worker.waiting:
+            time.sleep(0.005)
+        server.handle_exit(signal.SIGTERM, None)  # what uvicorn does at this signal
+        while _takes_connections(port):
+            time.sleep(0.005)
+        early = answer.done()
+        release.set()
+        assert answer.result().status_code == 200
+        assert answer.result().json()["predictions"][0]["node"] == "n3"
+        assert not early
+
+
+def _takes_connections(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=60).close()
+    except OSError:
+        return False
+    return True
