@@ -31,40 +31,82 @@ from vcr_graphormer.training.devices import find_device
 
 SMALL = ("Texas", "Cora", "CiteSeer")  # few validation nodes: twice the splits
 DIRECTED = ("Squirrel", "Actor", "Texas")  # their edges have directions
+FEW_COLUMNS, MANY_LABELS = 100, 3000  # the rules of `runs/adapt.py` when this was measured
+EIGHT = {"structure_tokens": 8, "content_tokens": 8, "link_tokens": 8, "nearest_tokens": 8}
+THIRDS = {"neighbour_dropout": 1 / 3, "own_dropout": 1 / 3}  # each path hidden from a third of the nodes
+QUARTER = {"neighbour_dropout": 0.25, "own_dropout": 0.0}
+Tables = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Settings that may become the default: what they change in `Config()`, and whether they keep directions."""
+    """Settings that may become the default: all that differ from graph to graph or from `BASE`, in the open.
 
-    changes: dict[str, dict[str, Any]] = field(default_factory=dict)
-    directed: bool = True
+    Attributes
+    ----------
+    tokens, model, training : dict
+        What it changes in `BASE`.
+    by_graph : bool
+        Whether dropout of features and labels around neighbours follow the number of features and training nodes.
+    few_columns : float
+        Dropout of features where there are few of them.
+    epochs : float
+        Epochs, as a fraction of those of the others.
+    """
+
+    tokens: dict[str, Any] = field(default_factory=dict)
+    model: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
+    by_graph: bool = True
+    few_columns: float = 0.0
+    epochs: float = 1.0
+
+    def changes(self, graph: vcr.Graph, train: int) -> Tables:
+        """Return what differs from `Config()` on a graph with this number of training nodes."""
+        model = {**BASE["model"], **self.model}
+        if self.by_graph:
+            chosen: dict[str, Any] = {
+                "feature_dropout": 0.5,
+                "embedding_dropout": 0.3,
+                "rich_labels": train >= MANY_LABELS,
+            }
+            model = {**BASE["model"], **chosen, **self.model}
+            if graph.num_features < FEW_COLUMNS:
+                model |= {"feature_dropout": self.few_columns, "embedding_dropout": 0.0}
+        training = {**BASE["training"], **self.training}
+        if self.epochs != 1:
+            training["epochs"] = 60 if train <= 1000 else 30
+        return {"tokens": {**BASE["tokens"], **self.tokens}, "model": model, "training": training}
 
 
-def _variant(tokens: dict[str, Any] | None = None, directed: bool = True, **more: dict[str, Any]) -> Candidate:
-    """Return a candidate near the one with all kinds of neighbours."""
-    base = {"link_tokens": 8, "nearest_tokens": 8}
-    model = {**THIRDS, **more.get("model", {})}
-    return Candidate({"tokens": {**base, **(tokens or {})}, **more, "model": model}, directed)
-
-
-THIRDS = {"neighbour_dropout": 0.33, "own_dropout": 0.33}  # each path hidden from a third of the nodes
-CANDIDATES: dict[str, Candidate] = {
-    "structure and content": Candidate(),
-    "paths hidden": Candidate({"model": THIRDS}),
-    "by features": _variant({"link_tokens": 0}),
-    "all kinds": _variant(),
-    "labels around": _variant(model={"rich_labels": True}),
-    "four of PageRank": _variant({"structure_tokens": 4, "content_tokens": 4}),
-    "width 256": _variant(model={"hidden_channels": 256}),
-    "two rich tokens": _variant(model={"rich_tokens": 2}),
-    "embedding dropout": _variant(model={"embedding_dropout": 0.3}),
-    "twice the rate": _variant(training={"learning_rate": 2e-3}),
-    "no smoothing": _variant(training={"label_smoothing": 0.0, "weight_decay": 1e-4}),
-    "less feature dropout": _variant(model={"feature_dropout": 0.2}),
-    "without directions": _variant(directed=False),
-    "adjacency rows": _variant(model={"adjacency_rows": True}),
+BASE: Tables = {
+    "tokens": {**EIGHT, "self_loops": False},
+    "model": {**THIRDS, "readout": "target", "feature_dropout": 0.5, "embedding_dropout": 0.0, "rich_labels": False},
+    "training": {"learning_rate": 1e-3},
 }
+PAGERANK_ONLY = {"link_tokens": 0, "nearest_tokens": 0}
+FOUR = {"structure_tokens": 4, "content_tokens": 4}
+CANDIDATES: dict[str, Candidate] = {
+    "structure and content": Candidate(PAGERANK_ONLY, {"readout": "attention", **QUARTER}, by_graph=False),
+    "thirds": Candidate(PAGERANK_ONLY, {"readout": "attention"}, by_graph=False),
+    "all kinds": Candidate(model={"readout": "attention"}, by_graph=False),
+    "all kinds, target": Candidate(by_graph=False),
+    "by graph": Candidate(),
+    "attention": Candidate(model={"readout": "attention"}),
+    "width 256": Candidate(model={"hidden_channels": 256}),
+    "width 256, embedding dropout 0.5": Candidate(model={"hidden_channels": 256, "embedding_dropout": 0.5}),
+    "quarter": Candidate(model=QUARTER),
+    "half the epochs": Candidate(epochs=0.5),
+    "twice the rate": Candidate(training={"learning_rate": 2e-3}),
+    "weight decay 0.1": Candidate(training={"weight_decay": 0.1}),
+    "four of PageRank": Candidate(FOUR),
+    "self-loops": Candidate({"self_loops": True}),
+    "few columns 0.2": Candidate(few_columns=0.2),
+    "no labels around": Candidate(model={"rich_labels": False}),
+    "four, quarter": Candidate(FOUR, QUARTER),
+    "four, quarter, self-loops": Candidate({**FOUR, "self_loops": True}, QUARTER),
+}
+COMPARED_WITH = "by graph"  # it has all splits of all graphs
 
 
 def read_rows(file: Path) -> list[dict[str, Any]]:
@@ -72,25 +114,31 @@ def read_rows(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
 
 
-def mean_ranks(rows: Sequence[dict[str, Any]], graphs: Iterable[str]) -> dict[str, float]:
+def mean_ranks(rows: Sequence[dict[str, Any]], graphs: Iterable[str], base: str = COMPARED_WITH) -> dict[str, float]:
     """Return the mean rank of every candidate over some graphs, 1 is best; only candidates that have all graphs.
 
-    >>> rows = [{"graph": "a", "candidate": name, "val": val} for name, val in (("x", 0.8), ("y", 0.9))]
-    >>> mean_ranks(rows, ["a"])
+    On each graph, candidates are ranked by the mean difference to the base, over the splits that both have.
+
+    >>> rows = [{"graph": "a", "candidate": name, "seed": 100, "val": val} for name, val in (("x", 0.8), ("y", 0.9))]
+    >>> mean_ranks(rows, ["a"], base="x")
     {'x': 2.0, 'y': 1.0}
     """
-    names, scores = list(graphs), dict[tuple[str, str], list[float]]()
+    names, scores = list(graphs), dict[tuple[str, str], dict[int, float]]()
     for row in rows:
-        scores.setdefault((row["candidate"], row["graph"]), []).append(row["val"])
+        scores.setdefault((row["candidate"], row["graph"]), {})[row["seed"]] = row["val"]
     complete = [
         one for one in dict.fromkeys(row["candidate"] for row in rows) if all((one, g) in scores for g in names)
     ]
     ranks: dict[str, list[float]] = {one: [] for one in complete}
     for graph in names:
-        means = np.array([np.mean(scores[one, graph]) for one in complete])
+        gains = np.array([_gain(scores[one, graph], scores[base, graph]) for one in complete])
         for place, one in enumerate(complete):
-            ranks[one].append(1 + float((means > means[place]).sum()) + 0.5 * float((means == means[place]).sum() - 1))
+            ranks[one].append(1 + float((gains > gains[place]).sum()) + 0.5 * float((gains == gains[place]).sum() - 1))
     return {one: float(np.mean(values)) for one, values in ranks.items()}
+
+
+def _gain(ours: dict[int, float], theirs: dict[int, float]) -> float:
+    return float(np.mean([ours[seed] - theirs[seed] for seed in ours.keys() & theirs.keys()]))
 
 
 def left_out_choices(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
@@ -104,7 +152,8 @@ def left_out_choices(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
 
 def settings_of(candidate: Candidate, graph: vcr.Graph, split: vcr.Split, seed: int) -> vcr.Config:
     """Return the settings of a candidate for one graph and split, without checkpoints."""
-    config = changed(changed(vcr.Config(), candidate.changes), {"training": {"seed": seed, "checkpoint_every": 0}})
+    changes = candidate.changes(graph, len(split.train))
+    config = changed(changed(vcr.Config(), changes), {"training": {"seed": seed, "checkpoint_every": 0}})
     return adapt(config, graph, split).config
 
 
@@ -132,13 +181,12 @@ def main() -> None:
     arguments = make_parser().parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     device = find_device(arguments.device)
-    benches: dict[tuple[str, bool], Workbench] = {}
+    benches: dict[str, Workbench] = {}
 
-    def bench(name: str, candidate: Candidate) -> Workbench:
-        directed = candidate.directed and name in DIRECTED
-        if (name, directed) not in benches:
-            benches[name, directed] = Workbench(load_graph(name, arguments.data, directed), device)
-        return benches[name, directed]
+    def bench(name: str) -> Workbench:
+        if name not in benches:
+            benches[name] = Workbench(load_graph(name, arguments.data, name in DIRECTED), device)
+        return benches[name]
 
     def add(file: Path, row: dict[str, Any]) -> None:
         with file.open("a") as log:
@@ -154,7 +202,7 @@ def main() -> None:
                 for seed in seeds:
                     if (name, label, seed) in done:
                         continue
-                    here = bench(name, candidate)
+                    here = bench(name)
                     split = random_splits(here.graph, [seed])[0]
                     score = crossed_score(here, split, settings_of(candidate, here.graph, split, seed))
                     add(judged, {"graph": name, "candidate": label, "seed": seed, "val": round(score, 6)})
@@ -166,7 +214,7 @@ def main() -> None:
             for seed in range(arguments.seeds):
                 if (name, label, seed) in done:
                     continue
-                here = bench(name, CANDIDATES[label])
+                here = bench(name)
                 split = choose_split(name, here.graph, "B" if name in BY_AUC else "A", seed, arguments.data)
                 trial = here.train(split, settings_of(CANDIDATES[label], here.graph, split, seed))
                 row = {"graph": name, "candidate": label, "seed": seed, "val": trial.val, "test": trial.test}

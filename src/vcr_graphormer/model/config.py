@@ -9,7 +9,8 @@ from ..base.machine import available_memory, format_bytes
 from ..errors import ConfigError
 
 COMBINATIONS = ("joint", "gated")
-READOUTS = ("attention", "mean", "target")
+VOTES = "votes"  # the readout that predicts by each neighbour; only where paths are gated
+READOUTS = ("attention", "mean", "target", VOTES)
 MOST_LABEL_HOPS = 4  # for more, taking a node's own label out needs the third power of P
 
 
@@ -36,7 +37,8 @@ class ModelConfig:
     attention_dropout : float
         Fraction of attention weights that are hidden while training.
     readout : str
-        How tokens become one vector: `attention` (the target plus weighted others), `mean` or `target`.
+        How tokens become one vector: `attention` (the target plus weighted others), `mean` or `target`. With `votes`,
+        where paths are `gated`, each neighbour votes: the second path adds up their logits, divided by their number.
     kind_embedding : bool
         Whether to learn a vector per kind of token: the node, each hop, each kind of neighbour.
     rank_embedding : bool
@@ -72,20 +74,26 @@ class ModelConfig:
     )
     dropout: float = setting(AUTO, "fraction of the outputs of attention and feed-forward parts hidden in training")
     attention_dropout: float = setting(0.1, "fraction of attention weights hidden in training")
-    readout: str = setting("attention", "attention (target token plus weighted others), mean or target")
+    readout: str = setting(
+        "target", "attention (target token plus weighted others), mean or target; gated: votes (of each neighbour)"
+    )
     kind_embedding: bool = setting(True, "learn a vector per kind of token: self, each hop, each kind of neighbour")
     rank_embedding: bool = setting(True, "learn a vector per rank in each list of neighbours")
     rich_tokens: int = setting(AUTO, "hops that each node token carries besides its features: (PX)(i) … (P^r X)(i)")
     label_hops: int = setting(AUTO, "hop tokens that carry the training labels around, the target's own left out")
     label_embedding: bool = setting(True, "tokens that are training nodes carry their label, never the target")
-    rich_labels: bool = setting(False, "neighbours carry the training labels around them, never the target's own")
+    rich_labels: bool = setting(
+        AUTO, "neighbours carry the training labels around them, never the target's own; auto: by training nodes"
+    )
     adjacency_rows: bool = setting(False, "each node token carries which nodes it is linked to, A(i, :)")
     normalize_rows: bool = setting(False, "divide each row of features, and of each hop, by its absolute sum")
-    feature_dropout: float = setting(0.5, "fraction of the entries of input features hidden in training")
-    embedding_dropout: float = setting(0.0, "fraction of the entries of projected tokens hidden in training")
+    feature_dropout: float = setting(AUTO, "fraction of input features hidden in training; auto: by their number")
+    embedding_dropout: float = setting(
+        AUTO, "fraction of the entries of projected tokens hidden in training; auto: by number of features"
+    )
     token_dropout: float = setting(0.2, "fraction of whole tokens hidden in training, never the target")
     neighbour_dropout: float = setting(AUTO, "gated: fraction of nodes trained without the path of the whole list")
-    own_dropout: float = setting(0.0, "gated: fraction of nodes trained without the path of node and hops")
+    own_dropout: float = setting(AUTO, "gated: fraction of nodes trained without the path of node and hops")
 
     def check(self, num_hops: int) -> ModelConfig:
         """Refuse values out of range, or more hops than the token lists have."""
@@ -109,6 +117,8 @@ class ModelConfig:
         for name in ("neighbour_dropout", "own_dropout"):
             if getattr(self, name) not in (0, AUTO) and self.combine != "gated":
                 raise ConfigError(f"model.{name} is {getattr(self, name)}; it needs model.combine = 'gated'")
+        if self.readout == VOTES and self.combine != "gated":
+            raise ConfigError(f"model.readout is {VOTES}; it needs model.combine = 'gated'")
         if self.neighbour_dropout + self.own_dropout > 1:
             raise ConfigError(
                 "model.neighbour_dropout and model.own_dropout are together more than 1: lower one of them"

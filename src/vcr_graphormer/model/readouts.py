@@ -10,6 +10,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from .config import VOTES
+
 # Arguments: tokens [B, S, h]; 1 for shown and 0 for hidden tokens [B, S]; maybe a learned score of a token.
 # Result: weights [B, S].
 Readout = Callable[[Tensor, Tensor, nn.Module | None], Tensor]
@@ -41,5 +43,6 @@ def target(tokens: Tensor, shown: Tensor, score: nn.Module | None) -> Tensor:
     return weights
 
 
-READOUTS: dict[str, Readout] = {"attention": attention, "mean": mean, "target": target}
+# Where neighbours vote, the first path, which reads the node and its hops, has the weights of `attention`.
+READOUTS: dict[str, Readout] = {"attention": attention, "mean": mean, "target": target, VOTES: attention}
 SCORED = (attention,)  # readouts that have a learned score

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..errors import ConfigError
 from ..tokens.layout import Layout
 from .batches import Batch
-from .config import ModelConfig
+from .config import VOTES, ModelConfig
 from .dropout import Dropout, dropout
 from .matrices import Matrix, project, row_sums
 from .readouts import READOUTS, SCORED
@@ -195,8 +195,11 @@ class VCRGraphormer(ListReader):
 
         Append the attention weights of the layers that read whole lists to `attention` if it is given.
         """
-        vectors, weights = self.encode(tokens, mask, attention)
-        logits = self.head(vectors)
+        if self.config.readout == VOTES:
+            logits, vectors, weights = self._count_votes(tokens, mask, attention)
+        else:
+            vectors, weights = self.encode(tokens, mask, attention)
+            logits = self.head(vectors)
         if self.own is None:
             return logits, (vectors,), weights
         own = slice(self.layout.first_neighbour)
@@ -204,6 +207,25 @@ class VCRGraphormer(ListReader):
         gate = self.gate.tanh()
         first, second = self._hide_paths(self.own.head(own_vectors), gate * logits)
         return first + second, (own_vectors, gate * vectors), weights
+
+    def _count_votes(
+        self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return logits [B, c], vectors [B, h] and weights [B, S] of the neighbours: each adds 1/k of its own logits.
+
+        The weights do not depend on the mask. So a hidden neighbour takes its vote away, and no other vote grows.
+        """
+        for layer in self.layers:
+            tokens = layer(tokens, mask, attention)
+        first = self.layout.first_neighbour
+        neighbours = self.norm(tokens[:, first:])  # (batch, neighbours, hidden)
+        shown = torch.ones_like(neighbours[..., 0])
+        if mask is not None:
+            shown = mask[:, first:].to(neighbours.dtype)
+            neighbours = neighbours.masked_fill(~mask[:, first:, None], 0)
+        weights = shown / max(1, self.layout.num_neighbours)
+        logits, vectors = ((weights[:, None] @ rows)[:, 0] for rows in (self.head(neighbours), neighbours))
+        return logits, vectors, F.pad(weights, (first, 0))
 
     def _hide_paths(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
         """While training, set the first path's logits to zero for some nodes, and the second path's for others."""

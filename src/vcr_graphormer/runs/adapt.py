@@ -19,10 +19,11 @@ from ..data.metrics import THRESHOLD
 from ..data.split import Split
 from ..data.tasks import TASKS, Target, choose_metric, known_labels, name_classes
 from ..errors import ConfigError
-from ..tokens.adapt import HOPS, MOST_CLUSTERS, adapt_tokens, has_few_labels, labels_per_class
+from ..tokens.adapt import HOPS, MOST_CLUSTERS, MOST_NODES_COMPARED, adapt_tokens, has_few_labels, labels_per_class
+from ..tokens.config import TokenConfig
 from .config import Config
 
-# All of these are provisional until they are measured on twelve graphs. Rules for tokens: `tokens/adapt.py`.
+# Measured by leaving one graph out (docs/accuracy.md, `python -m benchmarks default`). Rules for tokens: `tokens/adapt.py`.
 STEPS_PER_EPOCH, SMALLEST_BATCH, LARGEST_BATCH = 25, 32, 1000  # as in the study of neighbours (docs/log.md)
 SMALLEST_WITH_UNLABELLED = 150  # of 20 labels a class in small batches nothing general is learned (docs/log.md)
 MORE_EPOCHS_UP_TO, MORE_EPOCHS, EPOCHS = 1000, 100, 60  # up to so many training nodes: more epochs
@@ -32,7 +33,11 @@ SMALL_BELOW = 300  # with fewer training nodes, or few labels: a narrow model an
 WIDTH, SMALL_WIDTH = 128, 64
 DROPOUT, STRONG_DROPOUT = 0.3, 0.5
 RICH_TOKENS, LABEL_HOPS = 1, 2  # as far as there are hops
-NEIGHBOUR_DROPOUT = 0.25  # where paths are gated
+HIDDEN_PATH = 1 / 3  # where paths are gated, each is hidden from a third of the nodes of a step
+# Of many columns, such as words, others say the same as a hidden one. Of few, each says something of its own: without
+# dropout of features Minesweeper (7 columns) gained 2 points, Tolokers (10) one (docs/log.md).
+FEW_COLUMNS, FEATURE_DROPOUT, EMBEDDING_DROPOUT = 100, 0.5, 0.3
+MANY_LABELS = 3000  # training nodes from which on neighbours carry the labels around them: with fewer they overfit
 MOST_LISTED = 8  # names of columns in one note
 # Two classes, the rarer one with a smaller fraction of the training labels: ROC-AUC judges, and F1 chooses a threshold.
 UNBALANCED = 0.3
@@ -82,7 +87,7 @@ def adapt(config: Config, graph: Graph, split: Split) -> Adapted:
         notes.append(f"inductive: {hidden:,} validation and test nodes, and their edges, are hidden from the training")
     config = replace(config, data=_resolved_data(config, preparation))
     tokens = adapt_tokens(config.tokens, learned, train)
-    notes += _notes_on_tokens(config, tokens.hops, tokens.clusters, graph=learned, train=train)
+    notes += _notes_on_tokens(config, tokens, graph=learned, train=train)
     config = replace(config, tokens=tokens)
     config, of_model = _adapt_model(config, learned, train)
     config, of_training = _adapt_training(config, graph, split)
@@ -168,31 +173,44 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_LISTED]) + more
 
 
-def _notes_on_tokens(config: Config, hops: int, clusters: int, *, graph: Graph, train: NDArray[np.int64]) -> list[str]:
-    notes = []
-    if config.tokens.hops == AUTO and hops != HOPS:
-        notes.append(f"{hops} hops: about {labels_per_class(graph, train):.0f} labels a class are few")
-    if config.tokens.clusters == AUTO and clusters < MOST_CLUSTERS:
-        notes.append(f"{clusters} clusters: the graph has only {graph.num_nodes:,} nodes")
+def _notes_on_tokens(config: Config, tokens: TokenConfig, *, graph: Graph, train: NDArray[np.int64]) -> list[str]:
+    notes, given = [], config.tokens
+    if given.hops == AUTO and tokens.hops != HOPS:
+        notes.append(f"{tokens.hops} hops: about {labels_per_class(graph, train):.0f} labels a class are few")
+    if given.clusters == AUTO and tokens.clusters < MOST_CLUSTERS:
+        notes.append(f"{tokens.clusters} clusters: the graph has only {graph.num_nodes:,} nodes")
+    if AUTO in (given.link_tokens, given.nearest_tokens) and graph.num_nodes > MOST_NODES_COMPARED:
+        notes.append(f"no neighbours by links or features: {graph.num_nodes:,} nodes are many to compare")
     return notes
 
 
 def _adapt_model(config: Config, graph: Graph, train: NDArray[np.int64]) -> tuple[Config, list[str]]:
-    model, hops = config.model, config.tokens.hops
+    model, tokens, task = config.model, config.tokens, TASKS[graph.task]
+    hops, few_columns = tokens.hops, graph.num_features < FEW_COLUMNS
+    has_neighbours = any((tokens.structure_tokens, tokens.content_tokens, tokens.link_tokens, tokens.nearest_tokens))
     small = len(train) < SMALL_BELOW or has_few_labels(graph, train)
-    width = SMALL_WIDTH if small else WIDTH
+    width, gated = SMALL_WIDTH if small else WIDTH, model.combine == "gated"
     chosen: dict[str, Any] = {
         "hidden_channels": -(-width // model.heads) * model.heads,
         "dropout": STRONG_DROPOUT if small else DROPOUT,
         "rich_tokens": min(RICH_TOKENS, hops),
         "label_hops": min(LABEL_HOPS, hops),
-        "neighbour_dropout": min(NEIGHBOUR_DROPOUT, 1 - model.own_dropout) if model.combine == "gated" else 0.0,
+        "rich_labels": has_neighbours and task.has_classes and len(train) >= MANY_LABELS,
+        "feature_dropout": 0.0 if few_columns else FEATURE_DROPOUT,
+        "embedding_dropout": 0.0 if few_columns else EMBEDDING_DROPOUT,
+        "neighbour_dropout": min(HIDDEN_PATH, 1 - max(0.0, model.own_dropout)) if gated else 0.0,
+        "own_dropout": min(HIDDEN_PATH, 1 - max(0.0, model.neighbour_dropout)) if gated else 0.0,
     }
     names = unresolved(model)
     config = replace(config, model=replace(model, **{name: chosen[name] for name in names}))
     words = {"hidden_channels": f"width {chosen['hidden_channels']}", "dropout": f"dropout {chosen['dropout']}"}
     said = [text for name, text in words.items() if name in names]
-    return config, [f"{', '.join(said)}: {len(train):,} training nodes"] if said else []
+    notes = [f"{', '.join(said)}: {len(train):,} training nodes"] if said else []
+    if "feature_dropout" in names and few_columns:
+        notes.append(f"no dropout of features: {graph.num_features} columns are few, and each may matter")
+    if "rich_labels" in names and chosen["rich_labels"]:
+        notes.append(f"neighbours carry the training labels around them: {len(train):,} training nodes are many")
+    return config, notes
 
 
 def _adapt_training(config: Config, graph: Graph, split: Split) -> tuple[Config, list[str]]:

@@ -27,7 +27,13 @@ _MOST_LETTERS = 100  # of a value in an error
 BEFORE: Mapping[str, Mapping[str, Any]] = {
     "data": {"scale": "none"},
     "tokens": YOUNGER,
-    "model": {"combine": "joint", "rank_embedding": False, "neighbour_dropout": 0.0, "own_dropout": 0.0},
+    "model": {
+        "combine": "joint",
+        "rank_embedding": False,
+        "rich_labels": False,
+        "neighbour_dropout": 0.0,
+        "own_dropout": 0.0,
+    },
 }
 
 

@@ -58,5 +58,6 @@ def load_preset(dataset: str, variant: str = "default") -> dict[str, dict[str, A
         if variant == "pagerank":  # keeps the length of the list: as many neighbours as both kinds have together
             tables["tokens"]["structure_tokens"] = tokens["structure_tokens"] + tokens["content_tokens"]
         elif variant == "no-neighbours":
-            tables["model"] = {**tables.get("model", {}), "rank_embedding": False}  # there is nothing to rank
+            model = {**tables.get("model", {}), "rank_embedding": False}  # there is nothing to rank, and nobody to vote
+            tables["model"] = {**model, "readout": "attention"} if model.get("readout") == "votes" else model
     return tables

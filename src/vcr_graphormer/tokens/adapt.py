@@ -14,8 +14,11 @@ from ..data.tasks import TASKS, known_labels
 from .config import TokenConfig
 
 HOPS = 3  # as in the presets of PubMed, Computer, Photo, CS and Physics
-HOPS_OF_FEW_LABELS = 10  # provisional: labels are far away, so more hops reach more of them
+HOPS_OF_FEW_LABELS = 10  # labels are far away, so more hops reach more of them
 MOST_CLUSTERS, NODES_PER_CLUSTER = 10, 10  # the paper's number for most graphs; at least so many nodes in each
+NEIGHBOURS_OF_A_KIND = 8
+# Of more nodes, neighbours by links and by features take longer than both PageRanks together (docs/speed.md).
+MOST_NODES_COMPARED = 200_000
 # Labels are few where a class has fewer on average, and only a small fraction of the nodes has one. The second rule
 # leaves out graphs that are small altogether, such as Texas (22 labels a class, 60 % of the nodes).
 FEW_LABELS_PER_CLASS, FEW_LABELS_FRACTION = 30, 0.1
@@ -48,5 +51,8 @@ def adapt_tokens(config: TokenConfig, graph: Graph, train: NDArray[np.int64] | N
     hops = HOPS_OF_FEW_LABELS if has_few_labels(graph, train) else HOPS
     if graph.features is None:
         hops = 0
+    compared = NEIGHBOURS_OF_A_KIND if graph.num_nodes <= MOST_NODES_COMPARED else 0
     chosen: dict[str, Any] = {"hops": hops, "clusters": clusters, "content_clusters": clusters}
+    chosen["link_tokens"] = 0 if config.content == "links" else compared
+    chosen["nearest_tokens"] = 0 if graph.features is None else compared
     return replace(config, **{name: chosen[name] for name in unresolved(config)})

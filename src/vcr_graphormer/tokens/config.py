@@ -60,14 +60,16 @@ class TokenConfig:
     partitioner: str = setting("metis", "what makes clusters: metis, or propagation (memory does not grow with edges)")
     structure_tokens: int = setting(8, "neighbours by PageRank with a super node per cluster (k̄)")
     content_tokens: int = setting(8, "neighbours by PageRank with a super node per label (k̂)")
-    link_tokens: int = setting(0, "neighbours that link to the same nodes, beside the other two kinds")
-    nearest_tokens: int = setting(0, "neighbours with the most similar features and hop features, beside the others")
+    link_tokens: int = setting(AUTO, "neighbours that link to the same nodes; auto: 8, none in very large graphs")
+    nearest_tokens: int = setting(
+        AUTO, "neighbours with the most similar features and hop features; auto: 8, none in very large graphs"
+    )
     distinct: bool = setting(True, "no node twice in a list: a later kind of neighbours goes on to its next best")
     restart: float = setting(0.15, "probability that a walk returns to its node in each step (1 - α)")
     tolerance: float = setting(TOLERANCE, "of the ranking, relative to the k-th score; smaller: more exact, slower")
     content: str = setting("auto", "what content neighbours share: labels, features or links; auto: labels if any")
     content_clusters: int = setting(AUTO, "k-means clusters where content is features (ŝ); auto: by nodes")
-    self_loops: bool = setting(False, "compute hops on the graph with self-loops")
+    self_loops: bool = setting(True, "compute hops on the graph with self-loops")
     score_type: str = setting("float32", "how scores are stored: float32 or float16")
     seed: int = setting(0, "seed of METIS and k-means")
 
