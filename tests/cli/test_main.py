@@ -44,10 +44,11 @@ SHORT = ("--set", "training.epochs=2", "--set", "model.hidden_channels=16", "--d
 
 
 def test_demo_replaces_its_own_run_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A fifth of the epochs: enough for the accuracy below, and for every step.
-    monkeypatch.setattr("vcr_graphormer.cli.demo.read_config", lambda *_: load_config(None, ["training.epochs=12"]))
+    # Half the width and a fifth of the epochs: enough for the accuracy below, and for every step.
+    config = load_config(None, ["training.epochs=12", "model.hidden_channels=64"])
+    monkeypatch.setattr("vcr_graphormer.cli.demo.read_config", lambda *_: config)
     out = tmp_path / "demo"
-    run("train", "--out", str(out), *SHORT)
+    run("train", "--out", str(out), "--baselines", "none", *SHORT)
     assert "holds a run already" in run("demo", "--out", str(out), code=2)
     (out / "demo").touch()  # the mark of a demo's run
     text = run("demo", "--out", str(out))
