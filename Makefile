@@ -18,8 +18,8 @@ test: $(STAMP)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@echo "==> mypy --strict"
 	@$(BIN)/mypy
-	@echo "==> pytest, two processes (real datasets: VCR_DATA=$${VCR_DATA:-not set, those tests skip})"
-	@$(BIN)/pytest -n 2 --cov --cov-report=
+	@echo "==> pytest, two processes, each file in one of them, which trains its runs once (real datasets: VCR_DATA=$${VCR_DATA:-not set, those tests skip})"
+	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=
 	@for room in $(ROOMS); do \
 		$(BIN)/coverage report --include="*/vcr_graphormer/$$room/*" --fail-under=90 > .coverage-$$room.txt || \
 			{ cat .coverage-$$room.txt; echo "the room $$room is covered by less than 90 %"; exit 1; }; \
@@ -28,7 +28,7 @@ test: $(STAMP)
 install: $(STAMP)
 
 # torch first and pinned: an open range can pull a newer one with other CUDA packages. For a CPU build, point pip to
-# PyTorch's CPU index by pip's own settings before the first run.
+# PyTorch's CPU index by pip's own settings before the first run. Python compiles the files that are used, pip all.
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is needed, $(PYTHON) is $$($(PYTHON) -V). Try: make PYTHON=python3.12 demo"; exit 1; }
@@ -36,8 +36,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || \
 		{ echo "venv failed: on Debian and Ubuntu, apt-get install python3-venv"; exit 1; }
 	@echo "==> install torch, then the package and its tools, in the versions of constraints.txt (minutes, once)"
-	@$(BIN)/pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
-	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
+	@$(BIN)/pip install --quiet --no-compile --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
+	@$(BIN)/pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
 	@touch $(STAMP)
 
 clean:

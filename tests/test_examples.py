@@ -31,7 +31,7 @@ def number(pattern: str, text: str) -> float:
 
 
 def test_quickstart_pyg(tmp_path: Path) -> None:
-    text = run("quickstart_pyg", tmp_path, epochs=8)
+    text = run("quickstart_pyg", tmp_path, epochs=5)
     # Guessing is right for one digit in ten, the pixels alone (k nearest neighbours) for nearly all.
     printed = number(r"test accuracy: (\S+)", text)
     assert printed > 0.9
@@ -56,7 +56,7 @@ def test_own_edge_list(tmp_path: Path) -> None:
 
 
 def test_heterophilous(tmp_path: Path) -> None:
-    text = run("heterophilous", tmp_path, epochs=10)
+    text = run("heterophilous", tmp_path, epochs=6)
     assert "0.100 of edges" in text  # the graph is what the example says
     for name, folder in (("hops only", "hops-only"), ("full list", "full-list")):
         kept = Run.open(tmp_path / folder, device="cpu")

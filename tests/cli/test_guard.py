@@ -242,7 +242,7 @@ def test_sigterm_inside_metis_is_one_line(tmp_path: Path) -> None:
     script = (
         "import importlib, pymetis, vcr_graphormer as vcr\n"
         "main = importlib.import_module('vcr_graphormer.cli.main')\n"
-        "graph = vcr.generate(60_000, 1_500_000, features=4, seed=0)\n"
+        "graph = vcr.generate(30_000, 600_000, features=4, seed=0)\n"
         "part_graph = pymetis.part_graph\n"
         "def entered(*arguments, **keywords):\n"
         "    print('inside', flush=True)\n"

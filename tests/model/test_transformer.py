@@ -128,6 +128,34 @@ def test_only_the_node_itself() -> None:
         assert seen.readout.tolist() == [[1.0]]
 
 
+@pytest.mark.parametrize("layers", [0, 1, 2])
+@pytest.mark.parametrize("combine", ["joint", "gated"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_readout_of_the_target_computes_the_target_alone(layers: int, combine: str, padded: bool) -> None:
+    model = make_model(replace(SMALL, readout="target", layers=layers, combine=combine)).double()
+    tokens, mask = model.tokens(make_inputs(padded=padded).batch(torch.arange(NODES)))
+    if mask is not None:  # as explanations hide tokens
+        mask[2, 0] = False
+    whole = model.look(tokens, mask)  # with attention weights, which need every token
+    assert whole.attention.shape == (layers, NODES, 2, tokens.shape[1], tokens.shape[1])
+    logits, _, weights = model.read(tokens, mask)
+    torch.testing.assert_close(logits, whole.logits, rtol=0, atol=1e-12)
+    assert torch.equal(weights, whole.readout)
+    if layers == 0:
+        assert torch.equal(logits, whole.logits)
+    # Gradients, too. That of the keys' bias is zero: it adds the same to every score.
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    for name, ours, expected in zip(
+        names,
+        torch.autograd.grad(logits.square().sum(), parameters, retain_graph=True, allow_unused=True),
+        torch.autograd.grad(whole.logits.square().sum(), parameters, allow_unused=True),
+        strict=True,
+    ):
+        assert (ours is None) == (expected is None), name
+        if ours is not None:
+            torch.testing.assert_close(ours, expected, rtol=0, atol=1e-12, msg=name)
+
+
 @pytest.mark.parametrize("readout", READOUTS)
 def test_weights_on_request(readout: str) -> None:
     model, inputs = make_model(replace(SMALL, readout=readout)), make_inputs()

@@ -217,16 +217,20 @@ def try_all(folder: Path) -> None:
     (folder / f"rank-{processes.rank}.json").write_text(json.dumps(found))
 
 
-def command(victim: str, what: str, epoch: str, arguments: list[str]) -> None:
-    """The command, in which one process of the first attempt gets a signal after an epoch, or sends it to the agent."""
+def command(victims: str, what: str, epochs: str, arguments: list[str]) -> None:
+    """The command, in which one process of an attempt gets a signal after an epoch, or sends it to the agent.
+
+    Victims and epochs are lists: the first entries are those of the first attempt.
+    """
     from vcr_graphormer.cli.main import main
 
     original = Trainer._run_epoch
+    attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+    ends = list(zip(victims.split(","), epochs.split(","), strict=True))[attempt : attempt + 1]
 
     def run_epoch(trainer: Trainer) -> dict[str, float]:
         row = original(trainer)
-        first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
-        if first and trainer.processes.rank == int(victim) and trainer.epoch == int(epoch):
+        if (str(trainer.processes.rank), str(trainer.epoch)) in ends:
             os.kill(os.getppid() if what == "SIGINT" else os.getpid(), getattr(signal, what))
         return row
 

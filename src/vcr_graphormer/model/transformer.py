@@ -15,7 +15,7 @@ from .batches import Batch
 from .config import VOTES, ModelConfig
 from .dropout import Dropout, dropout
 from .matrices import Matrix, project, row_sums
-from .readouts import READOUTS, SCORED
+from .readouts import READOUTS, SCORED, target
 
 _GATE_START = 0.55  # half open, for tanh(0.55) = 0.5: from 0 a gate hardly opens in few steps (docs/log.md)
 _FEEDFORWARD = 2  # width of the feed-forward part, in multiples of `hidden_channels`; as in NAGphormer
@@ -46,14 +46,50 @@ class EncoderLayer(nn.Module):
         )
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None) -> Tensor:
-        """Return the encoded tokens [B, S, h]; append the attention weights to `attention` if it is given."""
+    def forward(
+        self,
+        tokens: Tensor,
+        mask: Tensor | None,
+        attention: list[Tensor] | None = None,
+        *,
+        target_only: bool = False,
+    ) -> Tensor:
+        """Return the encoded tokens [B, S, h]; append the attention weights to `attention` if it is given.
+
+        With `target_only` return the encoded target alone [B, 1, h], and append nothing.
+        """
+        if target_only:
+            return self._encode_target(tokens, mask)[:, None]
         size, length, width = tokens.shape
         joined = self.query_key_value(self.first_norm(tokens))  # (batch, tokens, 3 * hidden)
         query, key, value = joined.view(size, length, 3, self.heads, width // self.heads).transpose(1, 3).unbind(2)
         mixed = self.attend(query, key, value, mask, attention)  # (batch, heads, tokens, hidden / heads)
         tokens = tokens + self.dropout(self.mix(mixed.transpose(1, 2).reshape(size, length, width)))
         added: Tensor = tokens + self.dropout(self.feedforward(self.second_norm(tokens)))
+        return added
+
+    def _encode_target(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the encoded target [B, h], which is `forward(tokens, mask)[:, 0]` for a fraction of the work.
+
+        One query needs no keys and values: the score qᵢ · (K xⱼ) is (Kᵀ qᵢ) · xⱼ, and Σ aⱼ (V xⱼ) is V (Σ aⱼ xⱼ). The
+        bias of the keys adds the same to every score, so that it cancels.
+        """
+        normed, own = self.first_norm(tokens), tokens[:, 0]
+        width = tokens.shape[2]
+        parts = (3, self.heads, width // self.heads)
+        query_weight, key_weight, value_weight = self.query_key_value.weight.view(*parts, width).unbind()
+        query_bias, _, value_bias = self.query_key_value.bias.view(parts).unbind()
+        query = torch.einsum("bw,hew->bhe", normed[:, 0], query_weight) + query_bias
+        asked = torch.einsum("bhe,hew->bhw", query / math.sqrt(parts[2]), key_weight)
+        scores = asked @ normed.transpose(1, 2)  # (batch, heads, tokens)
+        if mask is not None:  # not by -inf: where explanations hide the whole list, all weights would be NaN
+            scores = scores.masked_fill(~mask[:, None], torch.finfo(scores.dtype).min)
+        weights = dropout(scores.softmax(-1), self.attention_dropout if self.training else 0.0)
+        values = (
+            torch.einsum("bhw,hew->bhe", weights @ normed, value_weight) + weights.sum(-1, keepdim=True) * value_bias
+        )
+        own = own + self.dropout(self.mix(values.flatten(1)))
+        added: Tensor = own + self.dropout(self.feedforward(self.second_norm(own)))
         return added
 
     def attend(
@@ -95,7 +131,16 @@ class ListReader(nn.Module):
     def encode(
         self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return the nodes' vectors [B, h] and the readout weights [B, S] of projected token lists [B, S, h]."""
+        """Return the nodes' vectors [B, h] and the readout weights [B, S] of projected token lists [B, S, h].
+
+        If the readout is the target, the last layer computes nothing else, unless its attention weights are asked for.
+        """
+        if attention is None and self.make_weights is target:
+            weights = target(tokens, tokens[..., 0], None)
+            for number, layer in enumerate(self.layers, 1):
+                tokens = layer(tokens, mask, target_only=number == len(self.layers))
+            vectors = self.norm(tokens[:, 0])
+            return vectors if mask is None else vectors.masked_fill(~mask[:, :1], 0), weights
         for layer in self.layers:
             tokens = layer(tokens, mask, attention)
         return self.read_out(self.norm(tokens), mask)
