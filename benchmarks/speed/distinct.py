@@ -25,7 +25,7 @@ from benchmarks.speed.peers import value_recall
 
 GENERATED = "generated"
 GRAPHS = ("PubMed", "Computer", GENERATED)
-CONFIG = vcr.TokenConfig(hops=0)
+CONFIG = vcr.TokenConfig(hops=0, link_tokens=0, nearest_tokens=0)
 SOURCES = 100  # for the recall: their exact scores lie in memory, 160 MB on the generated graph
 
 
@@ -33,7 +33,7 @@ def repeated(lists: vcr.TokenLists) -> float:
     """Return the fraction of neighbours that stand in their list before.
 
     >>> arrays = {"structure_ids": np.array([[1, 2], [0, -1], [0, 1]]), "content_ids": np.array([[2], [0], [-1]])}
-    >>> repeated(vcr.TokenLists({**vcr.TokenConfig(hops=0, content="features").to_dict()}, arrays))
+    >>> repeated(vcr.TokenLists({**replace(CONFIG, content="features").to_dict()}, arrays))
     0.2857142857142857
     """
     rows = [row[row >= 0] for row in lists.neighbours(np.arange(lists.num_nodes))]

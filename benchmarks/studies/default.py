@@ -4,8 +4,9 @@
 
 Every candidate is trained on splits of seeds 100 and up, on all twelve graphs. For each graph, the other eleven choose:
 the candidate with the best mean rank of validation scores. Only that one is then measured on the graph's test nodes,
-seeds 0 to 9 (Minesweeper and Tolokers: their ten masks). Rows are appended to results/default/candidates.jsonl and
-measured.jsonl; only missing rows are trained.
+seeds 0 to 9 (Minesweeper and Tolokers: their ten masks). The baselines of `train --baselines all` are measured on the
+same splits of the four graphs that the tables of accuracy do not have. Rows are appended to candidates.jsonl,
+measured.jsonl and baselines.jsonl in results/default; only missing rows are trained.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +26,16 @@ from benchmarks.common import load_graph, markdown_table, new_parser, percent, r
 from benchmarks.records import choose_split
 from benchmarks.search.tune import crossed_score
 from benchmarks.studies.neighbours import BY_AUC, FIRST_SEED, TWELVE
+from benchmarks.tables import METHODS, OURS, read_results
+from vcr_graphormer.data.tasks import TASKS
 from vcr_graphormer.runs.adapt import adapt
+from vcr_graphormer.runs.baselines import baseline_names, run_baseline
 from vcr_graphormer.runs.recipes import changed
 from vcr_graphormer.runs.trials import Workbench
 from vcr_graphormer.training.devices import find_device
 
 SMALL = ("Texas", "Cora", "CiteSeer")  # few validation nodes: twice the splits
+BESIDE = ("Cora", "CiteSeer", "Minesweeper", "Tolokers")  # the tables of accuracy have no baselines of these
 DIRECTED = ("Squirrel", "Actor", "Texas")  # their edges have directions
 FEW_COLUMNS, MANY_LABELS = 100, 3000  # the rules of `runs/adapt.py` when this was measured
 EIGHT = {"structure_tokens": 8, "content_tokens": 8, "link_tokens": 8, "nearest_tokens": 8}
@@ -157,19 +163,42 @@ def settings_of(candidate: Candidate, graph: vcr.Graph, split: vcr.Split, seed: 
     return adapt(config, graph, split).config
 
 
-def table(measured: Sequence[dict[str, Any]], choices: dict[str, str]) -> str:
+def best_baselines(beside: Sequence[dict[str, Any]], folder: Path) -> dict[str, tuple[str, float]]:
+    """Return the baseline with the best mean on test nodes of each graph, and that mean in percent.
+
+    Parameters
+    ----------
+    beside
+        Rows of baselines.jsonl.
+    folder
+        Result files of the tables of accuracy.
+    """
+    means: dict[str, dict[str, float]] = {graph: {} for graph in TWELVE}
+    for row in read_results(folder):
+        if row["protocol"] == "A" and row["variant"] not in OURS and row["dataset"] in means:
+            means[row["dataset"]][METHODS[row["variant"]]] = row["mean"]
+    for graph, name in dict.fromkeys((row["graph"], row["name"]) for row in beside):
+        tests = [row["test"] for row in beside if (row["graph"], row["name"]) == (graph, name)]
+        means[graph][name] = 100 * float(np.mean(tests))
+    return {graph: max(rows.items(), key=lambda item: item[1]) for graph, rows in means.items() if rows}
+
+
+def table(measured: Sequence[dict[str, Any]], choices: dict[str, str], baselines: dict[str, tuple[str, float]]) -> str:
     """Return the table of the settings that were chosen without each graph, with their test metric there."""
     lines = []
     for graph in TWELVE:
         tests = [row["test"] for row in measured if (row["graph"], row["candidate"]) == (graph, choices[graph])]
-        lines.append([graph, choices[graph], percent(tests) if len(tests) > 1 else "not measured"])
-    return markdown_table(["graph left out", "chosen by the other eleven", "test metric there, %"], lines)
+        name, best = baselines.get(graph, ("not measured", np.nan))
+        cells = [percent(tests) if len(tests) > 1 else "not measured", f"{name} {best:.2f}"]
+        lines.append([graph, choices[graph], *cells, f"{100 * np.mean(tests) - best:+.2f}"])
+    header = ["graph left out", "chosen by the other eleven", "test metric there, %", "best baseline", "difference"]
+    return markdown_table(header, lines)
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the options of this benchmark."""
     parser = new_parser(__doc__, device=True, graphs=TWELVE)
-    parser.add_argument("--stage", choices=("judge", "measure", "all"), default="all")
+    parser.add_argument("--stage", choices=("judge", "measure", "baselines", "all"), default="all")
     parser.add_argument("--splits", type=int, default=2, help="twice as many on graphs of few nodes")
     parser.add_argument("--seeds", type=int, default=10, help="of the measurement")
     parser.add_argument("--out", type=Path, default=Path("results/default"))
@@ -194,7 +223,7 @@ def main() -> None:
         print(row, flush=True)
 
     judged, measured = arguments.out / "candidates.jsonl", arguments.out / "measured.jsonl"
-    if arguments.stage != "measure":
+    if arguments.stage in ("judge", "all"):
         done = {(row["graph"], row["candidate"], row["seed"]) for row in read_rows(judged)}
         for name in arguments.graphs:
             seeds = range(FIRST_SEED, FIRST_SEED + arguments.splits * (2 if name in SMALL else 1))
@@ -206,8 +235,8 @@ def main() -> None:
                     split = random_splits(here.graph, [seed])[0]
                     score = crossed_score(here, split, settings_of(candidate, here.graph, split, seed))
                     add(judged, {"graph": name, "candidate": label, "seed": seed, "val": round(score, 6)})
-    if arguments.stage != "judge":
-        choices = left_out_choices(read_rows(judged))
+    choices = left_out_choices(read_rows(judged))
+    if arguments.stage in ("measure", "all"):
         done = {(row["graph"], row["candidate"], row["seed"]) for row in read_rows(measured)}
         for name in arguments.graphs:
             label = choices[name]
@@ -219,4 +248,21 @@ def main() -> None:
                 trial = here.train(split, settings_of(CANDIDATES[label], here.graph, split, seed))
                 row = {"graph": name, "candidate": label, "seed": seed, "val": trial.val, "test": trial.test}
                 add(measured, row | {"seconds": round(trial.seconds, 2)})
-        print(table(read_rows(measured), choices))
+    beside = arguments.out / "baselines.jsonl"
+    if arguments.stage in ("baselines", "all"):
+        done = {(row["graph"], row["name"], row["seed"]) for row in read_rows(beside)}
+        for name in (graph for graph in arguments.graphs if graph in BESIDE):
+            for seed, baseline in product(range(arguments.seeds), baseline_names(TASKS["classification"], "all")):
+                if (name, baseline, seed) in done:
+                    continue
+                graph = bench(name).graph
+                split = choose_split(name, graph, "B" if name in BY_AUC else "A", seed, arguments.data)
+                training = adapt(changed(vcr.Config(), {"training": {"seed": seed}}), graph, split).config.training
+                row = run_baseline(
+                    baseline, graph, split, metric=training.metric, training=training, device=arguments.device
+                )
+                add(
+                    beside,
+                    {"graph": name, "seed": seed} | {key: row[key] for key in ("name", "val", "test", "seconds")},
+                )
+    print(table(read_rows(measured), choices, best_baselines(read_rows(beside), Path("results/accuracy"))))

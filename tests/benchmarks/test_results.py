@@ -3,7 +3,7 @@
 import importlib
 import json
 import tomllib
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from benchmarks.common import variant_config
 from benchmarks.records import with_defaults
 from benchmarks.tables import accuracy_table, not_measured, paired_table, read_results
 
+import vcr_graphormer as vcr
 from vcr_graphormer.ranking.pagerank import METIS_PER_ARC, THREAD_PER_NODE, VECTORS_PER_NODE
 from vcr_graphormer.runs.presets import VARIANTS
 
@@ -107,13 +108,36 @@ def test_accuracy_tables(protocol: str) -> None:
     page = (ROOT / "docs" / "accuracy.md").read_text()
     assert between(page, f"accuracy-{protocol}") == accuracy_table(rows, protocol)
     if protocol == "A":
-        table = accuracy_table(rows, protocol, ("paper", "default"))
+        table = accuracy_table(rows, protocol, ("paper", "left-out", "default"))
         assert between((ROOT / "README.md").read_text(), "accuracy-A") == table
         assert between(page, "paired") == paired_table(rows)
         for name in not_measured(rows):
             assert name in page
     else:
         assert between(page, "roc-auc") == accuracy_table(rows, protocol, metric="roc_auc")
+
+
+def test_tables_of_the_default_and_of_averages(monkeypatch: pytest.MonkeyPatch) -> None:
+    study, averages = (benchmark(f"studies.{name}", monkeypatch) for name in ("default", "averages"))
+    page, folder = (ROOT / "docs" / "accuracy.md").read_text(), ROOT / "results" / "default"
+    judged, measured, beside = (study.read_rows(folder / f"{n}.jsonl") for n in ("candidates", "measured", "baselines"))
+    assert {row["candidate"] for row in judged} == study.CANDIDATES.keys()
+    choices, baselines = study.left_out_choices(judged), study.best_baselines(beside, ROOT / "results" / "accuracy")
+    for graph in study.TWELVE:  # no seed is missing
+        rows = [row for row in measured if (row["graph"], row["candidate"]) == (graph, choices[graph])]
+        assert sorted(row["seed"] for row in rows) == list(range(10))
+    assert between(page, "left-out") == study.table(measured, choices, baselines)
+    assert between(page, "averages") == averages.table(averages.read(ROOT / "results" / "averages.jsonl"))
+    # What was chosen by all graphs is the default.
+    ranks = study.mean_ranks(judged, study.TWELVE)
+    assert min(ranks, key=lambda name: ranks[name]) == "self-loops"
+    graph = vcr.generate(300, 900, num_classes=3, num_features=120)
+    split = vcr.Split.random(graph.labels)
+    chosen = study.settings_of(study.CANDIDATES["self-loops"], graph, split, 0)
+    assert (
+        replace(chosen, training=replace(chosen.training, checkpoint_every=10))
+        == vcr.adapt(vcr.Config(), graph, split).config
+    )
 
 
 @pytest.mark.parametrize(("study", "page"), [("gates", "log.md"), ("kinds", "accuracy.md")])

@@ -14,7 +14,7 @@ from tests.support.graphs import karate_club
 from tests.support.plain import model_config
 from vcr_graphormer import ConfigError, Graph, hop_features
 from vcr_graphormer.model.batches import Inputs
-from vcr_graphormer.model.config import READOUTS, ModelConfig
+from vcr_graphormer.model.config import READOUTS, VOTES, ModelConfig
 from vcr_graphormer.model.matrices import Matrix, SparseRows
 from vcr_graphormer.model.transformer import EncoderLayer, VCRGraphormer
 from vcr_graphormer.tokens.layout import Layout
@@ -50,6 +50,9 @@ def make_shared() -> torch.Tensor:
     return shared
 
 
+JOINT_READOUTS = [readout for readout in READOUTS if readout != VOTES]
+
+
 def make_model(config: ModelConfig = SMALL, labels: int = 0) -> VCRGraphormer:
     torch.manual_seed(1)
     model = VCRGraphormer(config, LAYOUT, num_features=FEATURES, num_outputs=4, num_labels=labels)
@@ -59,7 +62,7 @@ def make_model(config: ModelConfig = SMALL, labels: int = 0) -> VCRGraphormer:
     return model.eval()
 
 
-@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize("readout", JOINT_READOUTS)
 @pytest.mark.parametrize(("kinds", "ranks"), [(False, False), (True, False), (True, True)])
 @pytest.mark.parametrize("distinct", [False, True])
 def test_equals_a_loop_over_the_papers_equations(readout: str, kinds: bool, ranks: bool, distinct: bool) -> None:
@@ -94,7 +97,9 @@ def test_dense_sparse_all_rows_and_needed_rows_agree() -> None:
 
 @pytest.mark.parametrize("readout", READOUTS)
 def test_padding_has_no_influence_to_the_bit(readout: str) -> None:
-    model = make_model(replace(SMALL, readout=readout, kind_embedding=True, label_embedding=True), labels=4)
+    combine = "gated" if readout == VOTES else "joint"
+    config = replace(SMALL, readout=readout, combine=combine, kind_embedding=True, label_embedding=True)
+    model = make_model(config, labels=4)
     batch = make_inputs(labels=torch.eye(NODES)[:, :4]).batch(torch.arange(NODES))
     assert batch.mask is not None
     assert batch.labels is not None
@@ -119,7 +124,7 @@ def test_only_the_node_itself() -> None:
     # No hops, no neighbours: the readout of one token is that token.
     nothing = torch.empty(NODES, 0)
     inputs = Inputs(torch.randn(NODES, FEATURES), (), (nothing.long(),), (nothing,), Layout(0, {}), torch.device("cpu"))
-    for readout in READOUTS:
+    for readout in JOINT_READOUTS:
         model = VCRGraphormer(
             replace(SMALL, readout=readout), Layout(0, {}), num_features=FEATURES, num_outputs=4
         ).eval()
@@ -156,7 +161,7 @@ def test_a_readout_of_the_target_computes_the_target_alone(layers: int, combine:
             torch.testing.assert_close(ours, expected, rtol=0, atol=1e-12, msg=name)
 
 
-@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize("readout", JOINT_READOUTS)
 def test_weights_on_request(readout: str) -> None:
     model, inputs = make_model(replace(SMALL, readout=readout)), make_inputs()
     batch = inputs.batch(torch.arange(NODES))
@@ -170,6 +175,35 @@ def test_weights_on_request(readout: str) -> None:
     assert (seen.readout[hidden] == 0).all()
     others = seen.readout[5, 1:].sum().item()
     assert others == pytest.approx({"attention": 1, "mean": 7 / 8, "target": 0}[readout])
+
+
+@pytest.mark.parametrize("layers", [0, 1])
+def test_neighbours_vote(layers: int) -> None:
+    config = replace(SMALL, combine="gated", readout=VOTES, layers=layers)
+    model, batch = make_model(config), make_inputs().batch(torch.arange(NODES))
+    assert model.own is not None
+    assert batch.mask is not None
+    tokens, mask = model.tokens(batch)
+    logits, _, weights = model.read(tokens, mask)
+    encoded = tokens
+    for layer in model.layers:
+        encoded = layer(encoded, mask)
+    own, _ = model.own.encode(tokens[:, : 1 + HOPS], batch.mask[:, : 1 + HOPS])
+    count = STRUCTURE + CONTENT
+    for node in range(NODES):
+        votes = sum(
+            model.head(model.norm(encoded[node, place]))
+            for place in range(1 + HOPS, 1 + HOPS + count)
+            if batch.mask[node, place]
+        )
+        torch.testing.assert_close(logits[node], model.own.head(own)[node] + model.gate.tanh() * votes / count)
+        assert weights[node].sum().item() == pytest.approx(batch.mask[node, 1 + HOPS :].sum().item() / count)
+    if not layers:  # a hidden neighbour takes its own vote away, and nothing else changes
+        without = batch.mask.clone()
+        without[:, 1 + HOPS] = False
+        lost = model.gate.tanh() * model.head(model.norm(tokens[:, 1 + HOPS])) / count
+        lost = lost * batch.mask[:, 1 + HOPS, None]
+        torch.testing.assert_close(model.read(tokens, without)[0], logits - lost)
 
 
 def test_a_gated_model_adds_the_whole_list_to_the_node_and_its_hops() -> None:

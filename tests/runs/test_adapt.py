@@ -14,7 +14,7 @@ from vcr_graphormer.base.checks import unresolved
 from vcr_graphormer.runs.adapt import adapt, rarer_class
 from vcr_graphormer.runs.config import load_config
 from vcr_graphormer.runs.trials import Workbench
-from vcr_graphormer.tokens.adapt import has_few_labels
+from vcr_graphormer.tokens.adapt import adapt_tokens, has_few_labels
 
 SHORT = load_config(overrides=["training.epochs=2", "model.hidden_channels=16", "data.seed=0"])
 
@@ -51,7 +51,31 @@ def test_numbers_follow_the_training_nodes(
     assert (training.batch_size, training.epochs, training.warmup_steps) == (batch_size, epochs, warmup_steps)
     assert (training.patience, training.label_smoothing, training.metric) == (epochs, 0.1, "accuracy")
     assert (model.hidden_channels, model.dropout, model.rich_tokens, model.label_hops) == (width, dropout, 1, 2)
-    assert (model.neighbour_dropout, config.tokens.hops, config.tokens.clusters) == (0.25, 3, 10)
+    assert (model.neighbour_dropout, model.own_dropout, model.rich_labels) == (1 / 3, 1 / 3, train >= 3000)
+    tokens = config.tokens
+    assert (tokens.hops, tokens.clusters, tokens.link_tokens, tokens.nearest_tokens) == (3, 10, 8, 8)
+
+
+@pytest.mark.parametrize(("columns", "of_features", "of_tokens"), [(99, 0.0, 0.0), (100, 0.5, 0.3)])
+def test_few_columns_are_not_hidden(columns: int, of_features: float, of_tokens: float) -> None:
+    graph = vcr.generate(300, 1200, classes=3, features=columns, seed=0)
+    adapted = adapt(Config(), graph, split_of(300, 100))
+    model = adapted.config.model
+    assert (model.feature_dropout, model.embedding_dropout) == (of_features, of_tokens)
+    told = f"no dropout of features: {columns} columns are few, and each may matter"
+    assert (told in adapted.notes) == (not of_features)
+
+
+def test_very_large_graphs_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vcr_graphormer.tokens.adapt.MOST_NODES_COMPARED", 299)
+    monkeypatch.setattr("vcr_graphormer.runs.adapt.MOST_NODES_COMPARED", 299)
+    adapted = adapt(Config(), make_graph(), split_of(300, 100))
+    assert (adapted.config.tokens.link_tokens, adapted.config.tokens.nearest_tokens) == (0, 0)
+    assert "no neighbours by links or features: 300 nodes are many to compare" in adapted.notes
+    without = adapt(Config(), replace(make_graph(200), features=None), split_of(200, 100)).config.tokens
+    assert (without.link_tokens, without.nearest_tokens) == (8, 8)  # features are made from degrees
+    bare = adapt_tokens(Config().tokens, replace(make_graph(200), features=None), None)
+    assert (bare.link_tokens, bare.nearest_tokens, bare.hops) == (8, 0, 0)
 
 
 def test_all_is_said_and_nothing_is_left_to_choose() -> None:
@@ -60,6 +84,7 @@ def test_all_is_said_and_nothing_is_left_to_choose() -> None:
     assert adapted.notes == (
         "6 clusters: the graph has only 60 nodes",
         "width 64, dropout 0.5: 30 training nodes",
+        "no dropout of features: 8 columns are few, and each may matter",
         "batch of 32 nodes: 30 training nodes, 1 steps an epoch",
         "100 epochs: 30 training nodes",
         "warm-up of 5 steps: 5% of all",
@@ -81,7 +106,9 @@ def test_what_is_given_stays() -> None:
     config = adapt(given, make_graph(), split_of(300, 100)).config
     expected = asdict(given)
     expected["data"]["features"] = "given"
-    expected["model"] |= {"rich_tokens": 1, "neighbour_dropout": 0.25}
+    expected["tokens"] |= {"link_tokens": 8, "nearest_tokens": 8}
+    expected["model"] |= {"rich_tokens": 1, "neighbour_dropout": 1 / 3, "own_dropout": 1 / 3, "rich_labels": False}
+    expected["model"] |= {"feature_dropout": 0.0, "embedding_dropout": 0.0}
     expected["training"]["threshold"] = 0.5
     assert asdict(config) == expected
 

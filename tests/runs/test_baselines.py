@@ -256,6 +256,11 @@ def test_a_sentence_where_ours_is_not_better() -> None:
     assert comparison("accuracy", 0.9, rows) == f"Logistic regression on hops is as good {end}"
     assert comparison("accuracy", 0.8763, rows) == f"Logistic regression on hops is better by 2.4 points {end}"
     assert comparison("accuracy", 0.5, [left_out]) is None
+    behind = [{"name": "GCN", "val": 0.8, "test": 0.95}]
+    assert comparison("accuracy", 0.9, behind, 0.9) == "GCN is better by 5 points on the test nodes."
+    assert comparison("accuracy", 0.9, behind, 0.95) is None  # as good is not better
+    both = comparison("accuracy", 0.7, behind, 0.9)
+    assert both == f"GCN is better by 10 points {end} GCN is better by 5 points on the test nodes."
     errors = [{"name": RIDGE, "val": 1.25}, {"name": BOOSTING, "val": 2.0}]
     assert comparison("rmse", 1.2, errors) is None
     assert comparison("rmse", 1.5, errors) == f"Ridge regression on hops is better, rmse 1.25 against 1.5, {end}"

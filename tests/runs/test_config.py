@@ -82,7 +82,7 @@ def test_a_run_is_read_as_what_it_did_before_a_setting_was_there(tmp_path: Path)
     file = tmp_path / "config.toml"
     file.write_text("[tokens]\nhops = 2\n")
     assert load_config(file).tokens.distinct  # a user's file gets the default
-    assert load_run_config(file).tokens == TokenConfig(hops=2, distinct=False)
+    assert load_run_config(file).tokens == TokenConfig(hops=2, link_tokens=0, nearest_tokens=0, distinct=False)
     file.write_text("[data]\nseed = 3\n")
     assert not load_run_config(file).tokens.distinct
     file.write_text(to_toml(Config()))
@@ -143,8 +143,11 @@ def test_auto_is_a_number_in_python_and_a_text_in_files(tmp_path: Path) -> None:
     assert load_config(tmp_path / "config.toml") == config
     names = ("tokens", "model", "training")
     assert {name: unresolved(getattr(config, name)) for name in names} == {
-        "tokens": ["hops", "clusters", "content_clusters"],
-        "model": ["hidden_channels", "dropout", "rich_tokens", "label_hops", "neighbour_dropout"],
+        "tokens": ["hops", "clusters", "link_tokens", "nearest_tokens", "content_clusters"],
+        "model": [
+            *("hidden_channels", "dropout", "rich_tokens", "label_hops", "rich_labels", "feature_dropout"),
+            *("embedding_dropout", "neighbour_dropout", "own_dropout"),
+        ],
         "training": ["epochs", "warmup_steps", "label_smoothing", "patience"],
     }
 

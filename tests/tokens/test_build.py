@@ -125,7 +125,8 @@ def test_killed_in_the_middle_resumes_with_the_same_bytes(
         "    if last: os.kill(os.getpid(), signal.SIGKILL)\n"
         "Path.replace = die\n"
         "root = Path(sys.argv[1])\n"
-        "config = TokenConfig(hops=2, clusters=4, structure_tokens=5, content_tokens=6)\n"
+        "counts = {'structure_tokens': 5, 'content_tokens': 6, 'link_tokens': 0, 'nearest_tokens': 0}\n"
+        "config = TokenConfig(hops=2, clusters=4, self_loops=False, **counts)\n"
         "tokenize(Graph.open(root / 'graph'), np.load(root / 'train.npy'), config, root / 'tokens', threads=1)\n"
     )
     result = subprocess.run([sys.executable, "-c", script, str(tmp_path), stop, str(before)], check=False)

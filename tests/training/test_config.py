@@ -52,7 +52,7 @@ def test_every_setting_is_explained(config: Any) -> None:
             for name in ("dropout", "attention_dropout", "feature_dropout", "embedding_dropout", "token_dropout")
         ),
         ("neighbour_dropout", 1.0, SHARE),
-        ("own_dropout", -1, SHARE),
+        ("own_dropout", -0.1, SHARE),
         ("own_dropout", float("nan"), SHARE),
         ("own_dropout", 0.3, "it needs model.combine = 'gated'"),
         ("neighbour_dropout", 0.3, "it needs model.combine = 'gated'"),
@@ -61,7 +61,7 @@ def test_every_setting_is_explained(config: Any) -> None:
         ("dropout", float("nan"), SHARE),
         ("dropout", False, SHARE),
         ("dropout", "0.1", SHARE),
-        ("readout", "max", "it must be attention or mean or target"),
+        ("readout", "max", "it must be attention or mean or target or votes"),
     ],
 )
 def test_model_rules(name: str, value: Any, rule: str) -> None:
@@ -99,7 +99,13 @@ def test_most_label_hops() -> None:
 
 @pytest.mark.parametrize("readout", READOUTS)
 def test_what_is_allowed_of_a_model(readout: str) -> None:
-    model_config(readout=readout, layers=0, dropout=0, token_dropout=0.999).check(num_hops=0)
+    combine = "gated" if readout == "votes" else "joint"
+    model_config(readout=readout, combine=combine, layers=0, dropout=0, token_dropout=0.999).check(num_hops=0)
+
+
+def test_votes_need_the_gate() -> None:
+    with pytest.raises(ConfigError, match="model.readout is votes; it needs model.combine = 'gated'"):
+        model_config(readout="votes").check(num_hops=3)
 
 
 @pytest.mark.parametrize(

@@ -234,7 +234,7 @@ def print_baselines(run: Run) -> None:
     for row in rows:
         if "note" in row:
             show(cell(f"{row['name']}: {row['note']}"))
-    sentence = comparison(metrics["metric"], metrics["val"], rows)
+    sentence = comparison(metrics["metric"], metrics["val"], rows, metrics.get("test"))
     if sentence is not None:
         show(cell(sentence))
 

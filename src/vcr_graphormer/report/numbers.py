@@ -250,7 +250,7 @@ def baselines(run: Run) -> dict[str, Any] | None:
     if not rows:
         return None
     ours = {"name": "ours", "val": metrics["val"], "test": metrics["test"], "seconds": sum(metrics["timings"].values())}
-    sentence = comparison(metrics["metric"], metrics["val"], rows)
+    sentence = comparison(metrics["metric"], metrics["val"], rows, metrics.get("test"))
     return {"metric": metrics["metric"], "rows": [ours, *rows], "sentence": sentence}
 
 

@@ -23,7 +23,7 @@ from ..tokens.adapt import HOPS, MOST_CLUSTERS, MOST_NODES_COMPARED, adapt_token
 from ..tokens.config import TokenConfig
 from .config import Config
 
-# Measured by leaving one graph out (docs/accuracy.md, `python -m benchmarks default`). Rules for tokens: `tokens/adapt.py`.
+# Measured by leaving one graph out (docs/accuracy.md, `python -m benchmarks default`). For tokens: `tokens/adapt.py`.
 STEPS_PER_EPOCH, SMALLEST_BATCH, LARGEST_BATCH = 25, 32, 1000  # as in the study of neighbours (docs/log.md)
 SMALLEST_WITH_UNLABELLED = 150  # of 20 labels a class in small batches nothing general is learned (docs/log.md)
 MORE_EPOCHS_UP_TO, MORE_EPOCHS, EPOCHS = 1000, 100, 60  # up to so many training nodes: more epochs

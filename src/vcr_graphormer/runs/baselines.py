@@ -117,24 +117,39 @@ def run_baseline(
     return {"name": name, **row} if "val" not in row else {"name": name, **row, "seconds": seconds}
 
 
-def comparison(metric: str, ours: float, rows: Sequence[dict[str, Any]]) -> str | None:
-    """Return one sentence if a baseline is at least as good as ours on the validation nodes; None otherwise.
+def comparison(metric: str, ours: float, rows: Sequence[dict[str, Any]], test: float | None = None) -> str | None:
+    """Return what to say if a baseline is at least as good as ours on validation nodes, or better on test nodes.
+
+    Parameters
+    ----------
+    ours, test
+        Our metric on validation nodes, and on test nodes where it is known.
 
     >>> comparison("accuracy", 0.9, [{"name": "GCN", "val": 0.908}])
     'GCN is better by 0.8 points on the validation nodes: the graph may need other settings; try `vcr-graphormer tune`.'
     """
-    measured = [row for row in rows if row.get("val") is not None]
-    best = max(measured, key=lambda row: -row["val"] if metric in LOWER_IS_BETTER else row["val"], default=None)
-    if best is None or is_better(metric, ours, best["val"]):
+    sentences = []
+    if (name := _ahead(metric, ours, rows, part="val")) is not None:
+        sentences.append(
+            f"{name} on the validation nodes: the graph may need other settings; try `vcr-graphormer tune`."
+        )
+    if test is not None and (name := _ahead(metric, test, rows, part="test")) is not None and " as good" not in name:
+        sentences.append(f"{name} on the test nodes.")
+    return " ".join(sentences) or None
+
+
+def _ahead(metric: str, ours: float, rows: Sequence[dict[str, Any]], *, part: str) -> str | None:
+    """Return which baseline is at least as good as ours on a part of the nodes, and by how much; None if none is."""
+    measured = [row for row in rows if row.get(part) is not None]
+    best = max(measured, key=lambda row: -row[part] if metric in LOWER_IS_BETTER else row[part], default=None)
+    if best is None or np.isnan(ours) or is_better(metric, ours, best[part]):
         return None
     name = best["name"][0].upper() + best["name"][1:]
-    if best["val"] == ours:
-        by = "as good"
-    elif metric in LOWER_IS_BETTER:
-        by = f"better, {metric} {best['val']:.4g} against {ours:.4g},"
-    else:
-        by = f"better by {100 * (best['val'] - ours):.2g} points"
-    return f"{name} is {by} on the validation nodes: the graph may need other settings; try `vcr-graphormer tune`."
+    if best[part] == ours:
+        return f"{name} is as good"
+    if metric in LOWER_IS_BETTER:
+        return f"{name} is better, {metric} {best[part]:.4g} against {ours:.4g},"
+    return f"{name} is better by {100 * (best[part] - ours):.2g} points"
 
 
 def measure_parts(

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..data.graph import Graph
 from ..data.tasks import TASKS
-from .adapt import Tables
+from .adapt import HIDDEN_PATH, Tables
 from .config import Config
 from .recipes import MOST_ADJACENCY_NODES, changed
 
@@ -45,8 +45,8 @@ _VALUES: Mapping[str, Mapping[str, Sequence[Any]]] = {
         "feature_dropout": _FRACTIONS,
         "embedding_dropout": _FRACTIONS,
         "token_dropout": _FRACTIONS[:6],
-        "neighbour_dropout": (0.0, 0.25, 0.5),
-        "own_dropout": (0.0, 0.25, 0.5),
+        "neighbour_dropout": (0.0, 0.25, HIDDEN_PATH, 0.5),
+        "own_dropout": (0.0, 0.25, HIDDEN_PATH, 0.5),
     },
     "training": {
         "learning_rate": (0.0003, 0.0006, 0.001, 0.002, 0.005, 0.01),
