@@ -47,6 +47,7 @@ _NAMES = {
     "report.page": ("write_report",),
     "runs.adapt": ("Adapted", "adapt"),
     "runs.config": ("Config", "load_config"),
+    "runs.interfaces.estimators": ("VCRClassifier", "VCRRegressor"),
     "runs.launch": ("resume", "train"),
     "runs.predictions": ("Embeddings", "Predictions"),
     "runs.run": ("Run",),
@@ -94,6 +95,7 @@ if TYPE_CHECKING:  # type checkers do not see names that are imported on first u
     from .report.page import write_report
     from .runs.adapt import Adapted, adapt
     from .runs.config import Config, load_config
+    from .runs.interfaces.estimators import VCRClassifier, VCRRegressor
     from .runs.launch import resume, train
     from .runs.predictions import Embeddings, Predictions
     from .runs.run import Run
@@ -162,8 +164,10 @@ __all__ = [
     "Tuning",
     "TuningState",
     "TuningTrial",
+    "VCRClassifier",
     "VCRError",
     "VCRGraphormer",
+    "VCRRegressor",
     "__version__",
     "adapt",
     "content_connections",
