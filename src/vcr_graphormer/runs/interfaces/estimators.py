@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...base.checks import Array, check_seed, is_number, is_whole, to_numpy
 from ...data.graph import Graph
-from ...data.split import Split
+from ...data.split import Known, Split
 from ...data.tasks import TASKS, Target
 from ...errors import ConfigError, GraphError, unknown_name
 from ...model.batches import Inputs
@@ -29,13 +29,6 @@ from ..config import Config
 from ..predictions import find_nodes
 
 _LEAST_NODES = 2  # one to learn from, one to choose the best epoch by
-
-
-class _WithoutTest(Split):
-    """Training and validation nodes; the estimator is never told which nodes will test it."""
-
-    def __post_init__(self) -> None:
-        """Check nothing: both parts were drawn from distinct nodes of the graph."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,4 +286,4 @@ def hold_out(nodes: NDArray[np.int64], labels: Array, fraction: float, *, seed: 
     val = np.sort(np.concatenate(drawn))
     if not val.size:  # a few nodes of many classes
         val = generator.permutation(nodes)[:1]
-    return _WithoutTest(np.setdiff1d(nodes, val), val, nodes[:0])
+    return Known(np.setdiff1d(nodes, val), val, nodes[:0])
