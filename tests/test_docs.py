@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 MOST_LINES = 150
 PRIVATE_WORDS = re.compile(r"yardstick|by halves|\btwins?\b|likeness", re.IGNORECASE)
 # The name of a format on disk, which stays.

@@ -17,7 +17,7 @@ from .errors import (
     VCRError,
 )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 # The modules of the public names. Each is imported on first use, so that `vcr-graphormer --help` stays fast.
 _NAMES = {
     "base.checks": ("AUTO",),
