@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from dataclasses import fields
@@ -13,8 +14,11 @@ from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+# For the kernels of notebooks: threads that wait for each other spin, which is slow beside other work.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
+os.environ["PYTHONPATH"] = str(ROOT / "src")
 
 import vcr_graphormer  # noqa: E402
 from vcr_graphormer.runs.config import Config, shown  # noqa: E402
@@ -24,8 +28,7 @@ author = "The VCR-Graphormer developers"
 copyright = f"2026, {author}"
 release = version = vcr_graphormer.__version__
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax", "sphinx_copybutton"]
-extensions.remove("sphinx.ext.mathjax")  # no page has formulas in TeX, and MathJax would come from a network
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 exclude_patterns = ["README.md", "method_figure.py", "pictures.py", "diagrams.py"]
 templates_path: list[str] = []
 
@@ -41,6 +44,7 @@ pygments_style, pygments_dark_style = "friendly", "github-dark"
 myst_enable_extensions = ["colon_fence", "deflist", "html_image"]
 myst_heading_anchors = 4
 nb_execution_mode = "cache"
+nb_execution_in_temp = True
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
 nb_merge_streams = True
@@ -119,7 +123,17 @@ def _process_docstring(app: Sphinx, what: str, name: str, obj: Any, options: Any
         return f":py:obj:`~vcr_graphormer.{word}`" if word in vcr_graphormer.__all__ else f"``{word}``"
 
     for number, line in enumerate(lines):
-        lines[number] = re.sub(r"(?<![`:])`([^`\n]+)`(?!`)", role, line)
+        plain = line if "``" in line else line.replace("|", "\\|")  # bars would be substitutions
+        lines[number] = re.sub(r"(?<![`:])`([^`\n]+)`(?!`)", role, plain)
+
+
+_ROUTED = "set_fit_request, set_score_request, set_predict_request, get_metadata_routing"
+# What scikit-learn's and torch's base classes have is theirs to document.
+_ESTIMATOR = (
+    "   :inherited-members: ClassifierMixin, RegressorMixin, BaseEstimator",
+    "   :exclude-members: score, " + _ROUTED,
+)
+_INHERITED = {"TokenStore": ("   :inherited-members:",), "VCRClassifier": _ESTIMATOR, "VCRRegressor": _ESTIMATOR}
 
 
 class Settings(SphinxDirective):
@@ -161,14 +175,9 @@ class PublicNames(SphinxDirective):
         lines: list[str] = []
         for entry in self.content:
             name = entry.strip()
-            if not name:
-                continue
-            path, _, options = name.partition(" ")
-            value: Any = vcr_graphormer
-            for part in path.split("."):
-                value = getattr(value, part)
+            value = getattr(vcr_graphormer, name)
             kind = "autoclass" if isinstance(value, type) else "autofunction"
-            lines += [f"### {path}", "", "```{eval-rst}", f".. {kind}:: vcr_graphormer.{path}"]
+            lines += [f"### {name}", "", "```{eval-rst}", f".. {kind}:: vcr_graphormer.{name}"]
             if kind == "autoclass":
                 lines += [
                     "   :members:",

@@ -44,7 +44,8 @@ def _box(box: Box, x: float, y: float) -> list[str]:
     dash = ' stroke-dasharray="5 4"' if box.own else ""
     parts = [
         f'<rect x="{x}" y="{y}" width="{WIDTH}" height="{box.height}" rx="8" fill="{ground}" stroke="{border}"{dash}/>',
-        f'<text x="{x + PAD}" y="{y + PAD + 12}" font-size="14" font-weight="600" fill="{INK}">{escape(box.title)}</text>',
+        f'<text x="{x + PAD}" y="{y + PAD + 12}" font-size="14" font-weight="600" fill="{INK}">'
+        f"{escape(box.title)}</text>",
     ]
     for number, line in enumerate(box.lines, 1):
         top = y + PAD + 13 + LINE * number
