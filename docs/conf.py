@@ -127,13 +127,14 @@ def _process_docstring(app: Sphinx, what: str, name: str, obj: Any, options: Any
         lines[number] = re.sub(r"(?<![`:])`([^`\n]+)`(?!`)", role, plain)
 
 
-_ROUTED = "set_fit_request, set_score_request, set_predict_request, get_metadata_routing"
-# What scikit-learn's and torch's base classes have is theirs to document.
-_ESTIMATOR = (
-    "   :inherited-members: ClassifierMixin, RegressorMixin, BaseEstimator",
-    "   :exclude-members: score, " + _ROUTED,
-)
-_INHERITED = {"TokenStore": ("   :inherited-members:",), "VCRClassifier": _ESTIMATOR, "VCRRegressor": _ESTIMATOR}
+_INHERITED = {"TokenStore", "VCRClassifier", "VCRRegressor"}  # whose methods are those of a base class
+
+
+def _skip_member(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out what scikit-learn's and torch's base classes have: it is theirs to document."""
+    module = str(getattr(obj, "__module__", ""))
+    theirs = module.startswith(("sklearn", "torch")) or name.endswith("_request") or name == "get_metadata_routing"
+    return True if theirs else None
 
 
 class Settings(SphinxDirective):
@@ -192,4 +193,5 @@ def setup(app: Sphinx) -> None:
     app.add_directive("settings-of", Settings)
     app.add_directive("public-names", PublicNames)
     app.connect("source-read", _read_page)
+    app.connect("autodoc-skip-member", _skip_member)
     app.connect("autodoc-process-docstring", _process_docstring)
