@@ -30,7 +30,7 @@ test: $(STAMP)
 DOCS_STAMP := $(VENV)/.installed-docs
 docs: $(DOCS_STAMP)
 	@echo "==> sphinx: documentation site"
-	@$(BIN)/python -m sphinx -W --keep-going -n -q -b html -d build/docs-cache docs build/docs
+	@$(BIN)/python -m sphinx -E -W --keep-going -n -q -b html -d build/docs-cache docs build/docs
 	@echo "open build/docs/index.html"
 
 $(DOCS_STAMP): $(STAMP)

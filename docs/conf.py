@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -59,6 +59,8 @@ napoleon_google_docstring = False
 napoleon_use_ivar = True
 napoleon_use_rtype = False
 nitpick_ignore_regex = [("py:.*", ".*")]  # types of NumPy, torch and Python have no pages here
+
+mathjax_path = "no-formulas.js"  # no page has any; the library would come from a network
 
 copybutton_prompt_text = r"\$ |>>> |\.\.\. "
 copybutton_prompt_is_regexp = True
@@ -127,6 +129,17 @@ def _process_docstring(app: Sphinx, what: str, name: str, obj: Any, options: Any
         lines[number] = re.sub(r"(?<![`:])`([^`\n]+)`(?!`)", role, plain)
 
 
+_ARRAY = re.compile(r"~?[\w.]*ndarray\[.*?, ~?[\w.]*dtype\[[^\]]*\]+")
+
+
+def _process_signature(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None]:
+    """Write arrays as arrays: shapes and types are in the text."""
+    signature, returns = (_ARRAY.sub("array", text) if text else text for text in (signature, returns))
+    return ("", None) if what == "class" and is_dataclass(obj) else (signature, returns)
+
+
 _INHERITED = {"TokenStore", "VCRClassifier", "VCRRegressor"}  # whose methods are those of a base class
 
 
@@ -137,7 +150,7 @@ def _skip_member(app: Sphinx, what: str, name: str, obj: Any, skip: bool, option
     return True if theirs else None
 
 
-class Settings(SphinxDirective):
+class Settings(SphinxDirective):  # type: ignore[misc]
     """Write a table with name, default and meaning of every setting of a section."""
 
     required_arguments = 1
@@ -152,7 +165,8 @@ class Settings(SphinxDirective):
             default = _default(values, item.name) if values is not None else _field_default(item)
             help_text = str(item.metadata.get("help", "")).replace("|", "\\|")
             rows.append(f"| `{item.name}` | {default} | {help_text} |")
-        return self.parse_text_to_nodes(StringList(rows, source=section))
+        table: list[nodes.Node] = self.parse_text_to_nodes(StringList(rows, source=section))
+        return table
 
 
 def _default(values: Any, name: str) -> str:
@@ -166,7 +180,7 @@ def _field_default(item: Any) -> str:
     )
 
 
-class PublicNames(SphinxDirective):
+class PublicNames(SphinxDirective):  # type: ignore[misc]
     """Write a list of public names, given in the body, with links and the first sentences of their docstrings."""
 
     has_content = True
@@ -185,7 +199,9 @@ class PublicNames(SphinxDirective):
                     "   :inherited-members: BaseEstimator, RuntimeError, ValueError, Module, tuple",
                 ]
             lines += ["```", ""]
-        return self.parse_text_to_nodes(StringList(lines, source="api"), allow_section_headings=True)
+        source = StringList(lines, source="api")
+        sections: list[nodes.Node] = self.parse_text_to_nodes(source, allow_section_headings=True)
+        return sections
 
 
 def setup(app: Sphinx) -> None:
@@ -193,5 +209,6 @@ def setup(app: Sphinx) -> None:
     app.add_directive("settings-of", Settings)
     app.add_directive("public-names", PublicNames)
     app.connect("source-read", _read_page)
+    app.connect("autodoc-process-signature", _process_signature)
     app.connect("autodoc-skip-member", _skip_member)
     app.connect("autodoc-process-docstring", _process_docstring)

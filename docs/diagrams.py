@@ -96,19 +96,26 @@ def draw(title: str, columns: Sequence[Sequence[Box]], arrows: Sequence[tuple[st
 ROOMS = draw(
     "The ten rooms in the order in which data flows",
     [
-        [Box("base", "checks, files, jobs, memory of the machine")],
         [
+            Box("base", "checks, files, jobs, memory of the machine"),
             Box("data", "Graph, Split, tasks, metrics, readers of files"),
             Box("ranking", "super nodes, PageRank, similarity"),
+            Box("tokens", "token lists, in memory or in a store"),
         ],
-        [Box("tokens", "token lists, in memory or in a store"), Box("model", "inputs, transformer, export")],
-        [Box("training", "loop, checkpoints, devices"), Box("explain", "effects of tokens, criteria")],
-        [Box("runs", "settings, train, tune, Run, serve"), Box("report", "a run as a page"), Box("cli", "the command")],
+        [
+            Box("model", "inputs, transformer, export"),
+            Box("training", "loop, checkpoints, devices"),
+            Box("explain", "effects of tokens, criteria"),
+        ],
+        [
+            Box("runs", "settings, train, tune, Run, serve"),
+            Box("report", "a run as a page"),
+            Box("cli", "the command"),
+        ],
     ],
     [
-        *(("base", "data"), ("data", "ranking"), ("data", "tokens"), ("ranking", "tokens"), ("tokens", "model")),
-        *(("tokens", "training"), ("model", "training"), ("model", "explain"), ("training", "runs")),
-        *(("explain", "runs"), ("runs", "report"), ("report", "cli")),
+        *(("base", "data"), ("data", "ranking"), ("ranking", "tokens"), ("tokens", "model"), ("model", "training")),
+        *(("training", "explain"), ("explain", "runs"), ("training", "runs"), ("runs", "report"), ("report", "cli")),
     ],
 )
 KINDS = draw(
@@ -135,17 +142,18 @@ KINDS = draw(
 LAYOUT = draw(
     "One object knows which token stands where",
     [
-        [Box("the node", "place 0")],
-        [Box("hops", "places 1 … L")],
-        [Box("structure tokens", "the next k")],
-        [Box("content tokens", "the next k, then other kinds")],
-        [Box("Layout", "places, kinds, groups, embeddings: asked by model, explanation and report")],
+        [
+            Box("the node", "place 0"),
+            Box("hops", "places 1 … L"),
+            Box("structure tokens", "the next k places"),
+            Box("content tokens", "the next, then other kinds"),
+        ],
+        [Box("Layout", "places, kinds, groups, embeddings")],
+        [Box("model", "embedding of each place"), Box("explain", "effect by kind"), Box("report", "colours and rows")],
     ],
     [
-        ("the node", "hops"),
-        ("hops", "structure tokens"),
-        ("structure tokens", "content tokens"),
-        ("content tokens", "Layout"),
+        *((name, "Layout") for name in ("the node", "hops", "structure tokens", "content tokens")),
+        *(("Layout", name) for name in ("model", "explain", "report")),
     ],
 )
 RANKERS = draw(
@@ -198,8 +206,7 @@ LISTS = draw(
             Box("update", "the graph has grown"),
         ],
         [Box("TokenLists", "the same arrays, mapped from a folder as TokenStore")],
-        [Box("make_inputs", "the one border between NumPy and torch")],
-        [Box("VCRGraphormer", "batches of gathered rows")],
+        [Box("make_inputs", "the one border between NumPy and torch"), Box("VCRGraphormer", "batches of rows")],
     ],
     [
         *((name, "make_lists") for name in ("Graph", "training nodes", "TokenConfig")),
