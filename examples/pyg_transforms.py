@@ -64,7 +64,10 @@ def main() -> None:
         mask[torch.from_numpy(getattr(split, part))] = True
         data[f"{part}_mask"] = mask
 
-    tokens = vcr.TokenConfig(hops=2, structure_tokens=arguments.k // 2, content_tokens=arguments.k // 2)
+    half = arguments.k // 2
+    tokens = vcr.TokenConfig(
+        hops=2, structure_tokens=half, content_tokens=half, link_tokens=0, nearest_tokens=0
+    )  # two kinds
     data = Compose([AddTopPPR(arguments.k), AddTokens(tokens)])(data)
     print(data)
     models = {

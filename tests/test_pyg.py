@@ -1,5 +1,7 @@
 """`vcr_graphormer.pyg`: transforms that put rankings and token lists into a `Data`."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,8 @@ import vcr_graphormer as vcr
 from tests.support.graphs import karate_club, two_components
 from vcr_graphormer import exact_pagerank, generate
 from vcr_graphormer.pyg import AddTokens, AddTopPPR, top_ppr
+
+ONLY: dict[str, Any] = {"link_tokens": 0, "nearest_tokens": 0}
 
 
 @pytest.fixture
@@ -75,7 +79,7 @@ def test_sparsify(data: Data) -> None:
 
 
 def test_add_tokens(data: Data) -> None:
-    config = vcr.TokenConfig(hops=2, clusters=2, structure_tokens=3, content_tokens=2)
+    config = vcr.TokenConfig(hops=2, clusters=2, structure_tokens=3, content_tokens=2, **ONLY)
     changed = AddTokens(config)(data)
     lists = vcr.make_lists(vcr.Graph.from_pyg(data), np.arange(30), config)
     np.testing.assert_array_equal(changed.token_ids, lists.neighbours(np.arange(60)))
@@ -88,7 +92,7 @@ def test_add_tokens(data: Data) -> None:
 
 
 def test_content_follows_the_training_nodes(data: Data) -> None:
-    config = vcr.TokenConfig(hops=0, clusters=0, structure_tokens=0, content_tokens=3)
+    config = vcr.TokenConfig(hops=0, clusters=0, structure_tokens=0, content_tokens=3, **ONLY)
     by_label = AddTokens(config, hops=False)(data)
     data.nodes = torch.arange(30)
     assert torch.equal(AddTokens(config, "nodes")(data).token_ids, by_label.token_ids)
