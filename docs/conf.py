@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import sys
@@ -43,7 +44,10 @@ pygments_style, pygments_dark_style = "friendly", "github-dark"
 
 myst_enable_extensions = ["colon_fence", "deflist", "html_image"]
 myst_heading_anchors = 4
+# What notebooks printed is kept until the package changes.
+_SOURCES = b"".join(file.read_bytes() for file in sorted((ROOT / "src").rglob("*.py")))
 nb_execution_mode = "cache"
+nb_execution_cache_path = str(ROOT / "build" / f"notebooks-{hashlib.sha256(_SOURCES).hexdigest()[:12]}")
 nb_execution_in_temp = True
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
