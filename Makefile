@@ -1,10 +1,11 @@
 # make demo: set up and show the main job on embedded real data.   make test: set up and run every check.
+# make docs: the documentation site in build/docs.   make wheel-test: the wheel, installed in an empty environment and tried.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test install clean
+.PHONY: demo test docs wheel wheel-test install clean
 .DELETE_ON_ERROR:
 
 demo: $(STAMP)
@@ -25,6 +26,26 @@ test: $(STAMP)
 			{ cat .coverage-$$room.txt; echo "the room $$room is covered by less than 90 %"; exit 1; }; \
 		echo "coverage of $$room: $$(tail -n 1 .coverage-$$room.txt | tr -s ' ' | cut -d' ' -f6)"; done
 
+# Notebooks run while the site is built. Warnings, such as links that lead nowhere, are errors.
+DOCS_STAMP := $(VENV)/.installed-docs
+docs: $(DOCS_STAMP)
+	@echo "==> sphinx: documentation site"
+	@$(BIN)/python -m sphinx -E -W --keep-going -n -q -b html -d build/docs-cache docs build/docs
+	@echo "open build/docs/index.html"
+
+$(DOCS_STAMP): $(STAMP)
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev,docs]'
+	@touch $(DOCS_STAMP)
+
+wheel: $(STAMP)
+	@echo "==> build: sdist, and the wheel from it"
+	@rm -rf dist && $(BIN)/python -m build --no-isolation --outdir dist . > build-log.txt 2>&1 || { cat build-log.txt; exit 1; }
+	@rm -f build-log.txt && ls -l dist
+
+# The wheel alone, without extras, in an environment that holds nothing else; far from the checkout.
+wheel-test: wheel
+	@PYTHON=$(PYTHON) .ci/wheel-test dist/*.whl
+
 install: $(STAMP)
 
 # torch first and pinned: an open range can pull a newer one with other CUDA packages. For a CPU build, point pip to
@@ -41,4 +62,4 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

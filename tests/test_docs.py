@@ -1,12 +1,18 @@
-"""README and docs: links lead somewhere, the README stays short, words are those of the field."""
+"""README and docs: links lead somewhere, code blocks work, the README stays short, words are those of the field."""
 
+import ast
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
+import typer
+
+import vcr_graphormer as vcr
+from vcr_graphormer.cli.main import app
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 MOST_LINES = 150
 PRIVATE_WORDS = re.compile(r"yardstick|by halves|\btwins?\b|likeness", re.IGNORECASE)
 # The name of a format on disk, which stays.
@@ -42,8 +48,55 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_every_page_is_listed() -> None:
-    listed = set(links(ROOT / "docs" / "README.md"))
-    assert {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"} <= listed
+    names = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md", "index.md"}
+    stubs = {page for page in names if (ROOT / "docs" / page).read_text(encoding="utf-8").startswith("<!-- the file")}
+    assert stubs == {"changelog.md", "security.md", "contributing.md", "conduct.md"}
+    assert names - stubs <= set(links(ROOT / "docs" / "README.md"))
+    site = (ROOT / "docs" / "index.md").read_text(encoding="utf-8").splitlines()
+    assert {name.removesuffix(".md") for name in names} <= set(site)
+    notebooks = {page.stem for page in (ROOT / "docs" / "notebooks").glob("*.md")} - {"index"}
+    assert notebooks <= set((ROOT / "docs" / "notebooks" / "index.md").read_text(encoding="utf-8").splitlines())
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert sorted(set(vcr.__all__) - set(re.findall(r"\w+", text)) - {"__version__"}) == []
+
+
+def blocks(page: Path, *languages: str) -> list[str]:
+    """Return the code blocks of a page in one of these languages."""
+    text = page.read_text(encoding="utf-8")
+    return [code for language, code in re.findall(r"```(\S+)\n(.*?)```", text, re.DOTALL) if language in languages]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_blocks_are_valid(page: Path) -> None:
+    for code in blocks(page, "python", "{code-cell}"):
+        ast.parse(re.sub(r"^:tags:.*\n", "", code))
+        assert sorted(set(re.findall(r"\bvcr\.(\w+)", code)) - set(vcr.__all__)) == []
+    for code in blocks(page, "toml"):
+        tomllib.loads(code)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_and_their_options_exist(page: Path) -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    shown = re.findall(r"\$ vcr-graphormer (\w+)((?:[^\n\\]|\\\n)*)", "".join(blocks(page, "console", "sh")))
+    for name, words in shown:
+        assert name in commands
+        known = {option for parameter in commands[name].params for option in parameter.opts}
+        asked = re.findall(r"(?<=\s)--[\w-]+", words.split("#")[0])
+        assert sorted(set(asked) - known - {"--help"}) == []
+
+
+@pytest.mark.parametrize("name", ["start", "scikit-learn", "pyg"])
+def test_first_pages_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = vcr.generate(nodes=150, edges=500, classes=3, features=6, homophily=0.9, seed=0)
+    monkeypatch.setattr(vcr, "digits", lambda: small)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for code in blocks(ROOT / "docs" / f"{name}.md", "python"):
+        exec(compile(code, f"docs/{name}.md", "exec"), names)
 
 
 def test_the_readme_is_a_welcome() -> None:

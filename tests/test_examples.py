@@ -105,3 +105,12 @@ def test_the_page_about_a_company_shows_the_mapping_of_the_example() -> None:
     script = (EXAMPLES / "company_accounts.py").read_text(encoding="utf-8")
     mapping = script.split('MAPPING = """\\\n')[1].split('"""')[0].split("\n", 1)[1]
     assert mapping in (EXAMPLES.parent / "docs" / "company.md").read_text(encoding="utf-8")
+
+
+def test_pyg_transforms() -> None:
+    script = [sys.executable, str(EXAMPLES / "pyg_transforms.py"), "--k", "8", "--steps", "30"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    text = subprocess.run(script, capture_output=True, text=True, check=True, env=environment).stdout
+    assert "token_ids=[1797, 8]" in text and "ppr_edge_index=[2, " in text
+    for name in ("GCN, given edges", "GCN, best by PageRank", "GATv2, token lists"):
+        assert number(rf"{name}:\s+(\S+)", text) > 0.8  # a tenth by guessing

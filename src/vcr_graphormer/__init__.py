@@ -17,7 +17,7 @@ from .errors import (
     VCRError,
 )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 # The modules of the public names. Each is imported on first use, so that `vcr-graphormer --help` stays fast.
 _NAMES = {
     "base.checks": ("AUTO",),
@@ -47,6 +47,7 @@ _NAMES = {
     "report.page": ("write_report",),
     "runs.adapt": ("Adapted", "adapt"),
     "runs.config": ("Config", "load_config"),
+    "runs.interfaces.estimators": ("VCRClassifier", "VCRRegressor"),
     "runs.launch": ("resume", "train"),
     "runs.predictions": ("Embeddings", "Predictions"),
     "runs.run": ("Run",),
@@ -94,6 +95,7 @@ if TYPE_CHECKING:  # type checkers do not see names that are imported on first u
     from .report.page import write_report
     from .runs.adapt import Adapted, adapt
     from .runs.config import Config, load_config
+    from .runs.interfaces.estimators import VCRClassifier, VCRRegressor
     from .runs.launch import resume, train
     from .runs.predictions import Embeddings, Predictions
     from .runs.run import Run
@@ -162,8 +164,10 @@ __all__ = [
     "Tuning",
     "TuningState",
     "TuningTrial",
+    "VCRClassifier",
     "VCRError",
     "VCRGraphormer",
+    "VCRRegressor",
     "__version__",
     "adapt",
     "content_connections",

@@ -748,3 +748,28 @@ def test_kinds_are_those_of_the_data(visit: "Visit") -> None:
     boxes = [token.bounding_box() for token in page.locator("#explorer .token .shape").all()]
     middles = [(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2) for box in boxes if box]
     assert len({(round(x), round(y)) for x, y in middles}) == len(middles)  # none hides another
+
+
+def test_words_are_explained_and_linked(visit: "Visit") -> None:
+    page = visit(make_data())
+    explained = texts(page, ".words dt")
+    assert {"Effect", "Gate", "Baseline", "Super node", "Threshold"} & set(explained)
+    assert explained == sorted(explained, key=str.casefold)
+    section = page.locator("#baselines")
+    link = section.locator("a.word").first
+    assert link.inner_text().casefold() == "baselines"
+    link.click()
+    assert page.evaluate("document.activeElement.innerText") == "Baseline"
+    for name in page.locator("section").evaluate_all("parts => parts.map(part => part.id)"):
+        found = [text.casefold() for text in texts(page, f"#{name} a.word")]
+        assert len(found) == len(set(found))  # once in a section
+    assert page.locator("#explorer a.word").count() == 0  # its text changes
+
+
+def test_the_words_of_the_page_are_in_the_glossary() -> None:
+    root = Path(__file__).parents[2]
+    script = (root / "src/vcr_graphormer/report/templates/words.js").read_text(encoding="utf-8")
+    names = re.findall(r'^  \["([^"]+)", /', script, re.MULTILINE)
+    titles = re.findall(r"^### (.+)$", (root / "docs" / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(names) == 20
+    assert sorted(set(names) - set(titles)) == []

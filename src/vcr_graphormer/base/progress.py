@@ -103,7 +103,7 @@ class Bars:
         self.show("training", int(row["epoch"]), epochs, text=f"training  {describe_epoch(row)}")
 
     def _draw(self, last: bool = False) -> None:
-        from IPython.display import HTML, display  # type: ignore[import-not-found]
+        from IPython.display import HTML, display
 
         self.drawn = time.monotonic()
         content = HTML("") if last and self.transient else self.bars

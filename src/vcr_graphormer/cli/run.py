@@ -121,7 +121,7 @@ def _on_later(run: Run, later: Later) -> tuple[Run, NDArray[np.int64]]:
 
     from ..data.datasets import load_later
 
-    before = run.graph.num_nodes
+    before = run.graph.num_nodes if run.has_graph else 0
     with show_reading() as reading:
         graph = load_later(run.config.data, str(later.dataset), run.schema, **reading)
     now = run.on(graph, refresh=later.refresh or "affected")

@@ -43,7 +43,8 @@ def _problems(folder: Path) -> list[str]:
 
     try:
         run = Run.open(folder, "cpu")
-        sentences = problems(folder, [folder / str(run.about["graph"]), run.tokens_folder])
+        saved = [folder / str(run.about["graph"]), run.tokens_folder] if run.has_graph else []
+        sentences = problems(folder, saved)
     except StoreError as error:
         # It does not even open. Say so, and what else is wrong.
         return [str(error), *(sentence for sentence in problems(folder, []) if sentence != str(error))]

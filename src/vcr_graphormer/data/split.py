@@ -250,6 +250,13 @@ class Split:
         return f"Split(train={len(self.train):,}, val={len(self.val):,}, test={len(self.test):,})"
 
 
+class Known(Split):
+    """A split of which only the training part must have nodes: there is nothing to be compared."""
+
+    def __post_init__(self) -> None:
+        """Check nothing: the parts come from distinct nodes of a graph."""
+
+
 def _times(times: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Return times as datetime64 or float64, and where there is one."""
     if hasattr(times, "to_numpy") and not isinstance(times, np.ndarray):

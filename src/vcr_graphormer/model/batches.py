@@ -103,6 +103,8 @@ class Batch:
 class Inputs:
     """The tensors that batches are made from, on one device.
 
+    `rich_tokens` is as in `ModelConfig`, `adjacency` are rows A(i, :). Fields that are not listed are as in `Batch`.
+
     Attributes
     ----------
     features : [n, d]
@@ -121,8 +123,6 @@ class Inputs:
         Training labels around each node, how much of a neighbour's comes from the target, and the labels themselves.
     streamed : bool
         Whether the tensors lie in main memory or a memory map, and batches are read ahead in the background.
-
-    `rich_tokens` is as in `ModelConfig`, `adjacency` are rows A(i, :), and the other fields are as in `Batch`.
     """
 
     features: Matrix

@@ -37,6 +37,27 @@ class Ranking:
     sources: NDArray[np.int64]
     visits: int
 
+    def to_edge_index(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return the lists as edges [2, e] from each listed node to its source, and their scores [e].
+
+        These are PyG's `edge_index` and `edge_weight`: messages flow from the best nodes to the source.
+
+        >>> ids, scores = np.array([[1, 2], [0, -1]], np.int32), np.array([[0.5, 0.25], [0.5, 0]], np.float32)
+        >>> edge_index, edge_weight = Ranking(ids, scores, np.array([0, 1]), visits=0).to_edge_index()
+        >>> edge_index.tolist(), edge_weight.tolist()
+        ([[1, 2, 0], [0, 0, 1]], [0.5, 0.25, 0.5])
+        """
+        return lists_to_edges(self.ids, self.scores, self.sources)
+
+
+def lists_to_edges(
+    ids: NDArray[np.int32], scores: NDArray[Any], sources: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return lists [m, k] as edges [2, e] from listed nodes to sources, without padding, and their scores [e]."""
+    present = ids >= 0
+    targets = np.broadcast_to(sources[:, None], ids.shape)[present]
+    return np.stack([ids[present].astype(np.int64), targets]), scores[present].astype(np.float32)
+
 
 class Preparation(TypedDict, total=False):
     """How a ranker is prepared. A ranker ignores the entries it does not need.

@@ -33,6 +33,8 @@ from ..errors import ConfigError, GraphError, StoreError
 from ..model.batches import Inputs
 from ..model.inputs import make_inputs
 from ..model.transformer import VCRGraphormer
+from ..tokens.config import TokenConfig
+from ..tokens.lists import TokenLists
 from ..tokens.store import TokenStore
 from ..training.checkpoint import HISTORY, load_tensors, read_history
 from ..training.devices import choose_micro_batch, choose_precision, find_device
@@ -107,8 +109,8 @@ class Run:
         The content of `run.json`: where graph and tokens lie, sizes of the model.
     device : torch.device
         Device that computes.
-    other_graph, other_tokens
-        A graph other than the one it was trained on, and its token lists; see `on`.
+    other_graph, other_tokens, other_split
+        A graph other than the one it was trained on, its token lists, and its nodes with known labels; see `on`.
     """
 
     path: Path
@@ -117,6 +119,7 @@ class Run:
     device: torch.device
     other_graph: Graph | None = None
     other_tokens: TokenStore | None = None
+    other_split: Split | None = None
 
     @classmethod
     def open(cls, path: str | Path, device: str = "auto") -> Run:
@@ -139,6 +142,37 @@ class Run:
             check_sizes(folder)
             _check_weights(folder)
         return cls(folder, load_run_config(folder / "config.toml"), about, find_device(device))
+
+    @classmethod
+    def from_pretrained(cls, path: str | Path, device: str = "auto") -> Run:
+        """Open a folder that `save_pretrained` wrote; every file is compared with its checksum.
+
+        Such a folder usually holds no graph: `Run.from_pretrained(folder).on(graph).predict()`.
+        """
+        from .interfaces.pretrained import open_pretrained
+
+        return open_pretrained(path, device)
+
+    def save_pretrained(self, folder: str | Path, *, with_graph: bool = False, intended_use: str = "") -> Path:
+        """Write weights, schema, settings and a model card to a new folder, for other graphs and other people.
+
+        Nothing in it says which nodes or edges the training graph had. It does name columns, categories and classes.
+
+        Parameters
+        ----------
+        with_graph
+            Also write the graph with its labels, the split and the token lists.
+        intended_use
+            What the model is for, and what not: a text for the model card.
+        """
+        from .interfaces.pretrained import save_pretrained
+
+        return save_pretrained(self, folder, with_graph=with_graph, intended_use=intended_use)
+
+    @property
+    def has_graph(self) -> bool:
+        """Whether the graph it was trained on is there; folders of `save_pretrained` may have none."""
+        return "pretrained" not in self.about or (self.path / self.about["graph"]).is_dir()
 
     def close(self) -> None:
         """Let go of graph, token lists, model and the files behind them; the next use opens them again."""
@@ -223,6 +257,8 @@ class Run:
     @cached_property
     def original(self) -> Graph:
         """Return the graph it was trained on as it was given, before its features were prepared."""
+        if not self.has_graph:
+            raise StoreError(f"{self.path} holds a model without its graph: give it one by run.on(graph)")
         if not (self.path / self.about["graph"]).is_dir():
             raise StoreError(
                 f"the graph of {self.path} is missing: {self.path / self.about['graph']} was moved or deleted"
@@ -239,6 +275,8 @@ class Run:
     @cached_property
     def split(self) -> Split:
         """Return training, validation and test nodes."""
+        if self.other_split is not None:
+            return self.other_split
         return Split.from_files(self.path / "split.npz")
 
     @property
@@ -586,25 +624,25 @@ class Run:
             As it is, before its features are prepared.
         tokens
             Token lists of `run.prepare(graph)`, with the same layout. Without them, the graph must be a later state of
-            the run's own: nodes are matched by name, and lists are brought up to date.
+            the run's own: nodes are matched by name, and lists are brought up to date. For a model without its graph
+            (`from_pretrained`) they are made anew, and labels that the graph has are known to the model.
         refresh : "new", "affected" or "all"
             Which of these lists are made anew: of new nodes, also of old nodes that a change can reach, or all.
         """
         if self.config.model.adjacency_rows and graph.num_nodes != self.about["num_nodes"]:
             raise GraphError("the model knows nodes by their links (adjacency_rows): it cannot read another graph")
+        if not self.has_graph:
+            from .interfaces.pretrained import on_another
+
+            return on_another(self, graph, tokens)
         if tokens is None:
             return self._on_later(graph, refresh)
-        graph = self._prepared_for(graph, tokens)
+        graph = self.prepared_for(graph, tokens)
         if graph.num_features != self.about["num_features"]:
             raise GraphError(
                 f"the graph has {graph.num_features} features but the model was trained on {self.about['num_features']}"
             )
-        for name in _LIST_SETTINGS:
-            made, trained = getattr(tokens.settings, name), getattr(self.config.tokens, name)
-            if made != trained:
-                raise StoreError(
-                    f"{tokens.path} was made with tokens.{name} = {made}, the model was trained with {trained}"
-                )
+        check_lists(tokens, self.config.tokens)
         counts, expected = list(tokens.layout.counts.items()), list(self.store.layout.counts.items())
         if counts != expected:
             raise StoreError(f"{tokens.path} has the neighbours {counts}, the model was trained with {expected}")
@@ -633,7 +671,7 @@ class Run:
         lists = later_lists(self.store, self.graph, later, refresh=refresh, train=train)
         return replace(self, other_graph=later, other_tokens=lists)
 
-    def _prepared_for(self, graph: Graph, tokens: TokenStore) -> Graph:
+    def prepared_for(self, graph: Graph, tokens: TokenStore) -> Graph:
         """Return the graph with prepared features; refuse token lists of others."""
         prepared = self.prepare(graph)
         made = tokens.identity.get("graph features")
@@ -662,6 +700,16 @@ class Run:
             return f"Run({self.path}: not finished, {len(self.history)} epochs)"
         values = ", ".join(f"{part} {self.metrics[part]:.4f}" for part in PARTS)
         return f"Run({self.path}: {self.metrics['dataset']}, {self.metrics['metric']} {values})"
+
+
+def check_lists(tokens: TokenLists, trained: TokenConfig) -> None:
+    """Refuse token lists of another layout than those that a model was trained with."""
+    for name in _LIST_SETTINGS:
+        made, expected = getattr(tokens.settings, name), getattr(trained, name)
+        if made != expected:
+            raise StoreError(
+                f"{tokens.where} was made with tokens.{name} = {made}, the model was trained with {expected}"
+            )
 
 
 def _score(value: float | None) -> str:

@@ -490,6 +490,17 @@ def test_ids_are_found_by_their_values(tmp_path: Path) -> None:
     ]
 
 
+def test_edges_are_found_by_their_values(tmp_path: Path) -> None:
+    """No name sounds like an end of an edge: two columns hold the ids of another table."""
+    (tmp_path / "Kunden.csv").write_text("Nr;Umsatz\n" + "".join(f"K{i};{i}.5\n" for i in range(20)))
+    (tmp_path / "Werbung.csv").write_text("von;an;count\n" + "".join(f"K{i};K{i % 7};{i}\n" for i in range(20)))
+    nodes, edges = propose(tmp_path)
+    assert nodes == [NodeTable(str(tmp_path / "Kunden.csv"), "Nr")]
+    assert edges == [EdgeTable(str(tmp_path / "Werbung.csv"), "von", "an", "count")]
+    (tmp_path / "Werbung.csv").write_text("von;an\n" + "".join(f"K{i};X{i}\n" for i in range(20)))
+    assert propose(tmp_path) == ([], [])  # one end is not enough
+
+
 def test_a_folder_with_nodes(tmp_path: Path) -> None:
     (tmp_path / "edges.feather").touch()
     write(tmp_path / "edges.feather", [{"src": "b", "dst": "a"}], columns=["src", "dst"])

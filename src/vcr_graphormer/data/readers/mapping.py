@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from ...base.checks import setting
 from ...base.problems import Problems
@@ -23,6 +24,7 @@ _WORDS = {
     "label": ("label", "class", "y", "status", "fraud", "churn", "outcome"),
 }
 
+_MOSTLY = 0.8  # of the entries of a column are ids of another table: it is an end of edges
 _OUTPUT = {"node", "part"}  # columns of what `predict` and `embed` write, often beside the data
 
 
@@ -108,6 +110,13 @@ def propose(folder: Path) -> tuple[list[NodeTable], list[EdgeTable]]:
         except VCRError:
             continue  # not a table: it is told when the file is named
     if not edges:
+        edges = _edges_by_values(others)
+        of_file = {edge.file: edge for edge in edges}
+        edge_ids = [
+            id for file, table in others if str(file) in of_file for id in _first_ids(table, of_file[str(file)])
+        ]
+        others = [(file, table) for file, table in others if str(file) not in of_file]
+    if not edges:
         return [], []
     # What the ends of edges are, such as the account in from_account, is often the name of an id, too.
     ends = {word for edge in edges for name in (edge.source, edge.target) for word in _words(name)}
@@ -140,6 +149,42 @@ def _first_ids(table: Source, edge: EdgeTable) -> list[str]:
     except Again:  # lines that cannot be read are told later
         return []
     return [] if batch is None else batch.column(0).cast(pa.string()).drop_null().unique().to_pylist()
+
+
+def _edges_by_values(tables: Sequence[tuple[Path, Source]]) -> list[EdgeTable]:
+    """Return tables with two columns that mostly hold ids of another table, whatever the columns are called.
+
+    The ids of that other table are a column in which no value comes twice.
+    """
+    import pyarrow as pa
+    from pyarrow import compute
+
+    texts: list[tuple[Path, dict[str, Any]]] = []
+    for file, table in tables:
+        columns = table.read(text=table.names, problems=Problems())
+        found = {name: columns.column(name).cast(pa.string()).combine_chunks() for name in _texts_or_whole(columns)}
+        texts.append((file, found))
+    edges = []
+    for file, columns in texts:
+        for other, keys in texts:
+            ids = next((key for key in keys.values() if len(key) > 1 and len(key.unique()) == len(key)), None)
+            if other == file or ids is None:
+                continue
+            found = {name: compute.is_in(values, value_set=ids) for name, values in columns.items()}
+            shared = {name: compute.mean(compute.cast(inside, pa.int8())).as_py() for name, inside in found.items()}
+            weight = likely_column("weight", list(columns)) or ""
+            ends = [name for name, fraction in shared.items() if (fraction or 0) > _MOSTLY and name != weight]
+            if len(ends) == 2:
+                edges.append(EdgeTable(str(file), ends[0], ends[1], weight))
+                break
+    return edges
+
+
+def _texts_or_whole(columns: Any) -> list[str]:
+    import pyarrow as pa
+
+    types = {name: columns.column(name).type for name in columns.column_names}
+    return [name for name, kind in types.items() if pa.types.is_string(kind) or pa.types.is_integer(kind)]
 
 
 def _column_of_ids(table: Source, edge_ids: Sequence[str], named: str | None) -> str | None:

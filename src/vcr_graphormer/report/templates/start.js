@@ -41,6 +41,11 @@ function pageLink(id, text, options = {}) {
   } }, text);
 }
 
+function sectionOf(id, title, content) {
+  return make("section", { id, "aria-labelledby": `${id}-title` },
+    make("h2", { id: `${id}-title`, tabindex: "-1", class: id === "summary" ? "hidden" : null }, title), ...content.filter(Boolean));
+}
+
 function start() {
   const data = JSON.parse(document.getElementById("data").textContent);
   neighbourKinds(data.explorer?.layout).forEach(lookOf);  // before any section: looks are given in the order of the list
@@ -55,8 +60,12 @@ function start() {
     }
     if (!content) continue;
     made.push({ id, title, content });
-    document.getElementById("report").append(make("section", { id, "aria-labelledby": `${id}-title` },
-      make("h2", { id: `${id}-title`, tabindex: "-1", class: id === "summary" ? "hidden" : null }, title), ...content.filter(Boolean)));
+    document.getElementById("report").append(sectionOf(id, title, content));
+  }
+  const words = wordsSection([...document.querySelectorAll("#report > section")]);
+  if (words) {
+    made.push({ id: "words", title: "Words", content: words });
+    document.getElementById("report").append(sectionOf("words", "Words", words));
   }
   const others = made.filter(({ id }) => id !== "summary" && id !== "explorer");
   const explorer = made.find(({ id }) => id === "explorer");

@@ -1,0 +1,1 @@
+// No page has formulas in TeX, so MathJax is not loaded.
