@@ -188,7 +188,8 @@ def first_lines(file: Path) -> tuple[int, list[str]]:
         start = 0
         for _ in range(comments):
             start = content.find(b"\n", start) + 1
-        middle = content.find(b"\n#", start)
+        # One byte is found ten times as fast as two, and most files have none.
+        middle = content.find(b"\n#", start) if content.find(b"#", start) >= 0 else -1
         if middle >= 0:
             number = content[: middle + 1].count(b"\n") + 1
             raise GraphError(f"{file} line {number}: comments (#) may only stand at the top of the file")
