@@ -43,5 +43,6 @@ def test_long_rows(directed: bool) -> None:
     slow = build_adjacency(np.stack([source, target]), weights, 40, directed, both_add_up=True)
     for one, other in zip(found, slow, strict=True):
         assert one is not None
+        assert other is not None
         np.testing.assert_array_equal(one, other)
         assert one.dtype == other.dtype
