@@ -193,7 +193,7 @@ def test_damaged_files_get_one_clear_error(which: str, place: float, bytes_: byt
         (
             "people.csv",
             'id,age,town,job\nn1,2,a,b\nn2,3,"a,b\nn3,4,a,b\n',
-            'below line 2: a quote (") is opened and never closed',
+            'line 3: a quote (") is opened and never closed',
         ),
         ("calls.csv", "source,target,weight\nn1,n2,\n", "line 2, column 'weight': the weight is missing"),
         ("calls.csv", "source,target,weight\n\nn1,n2,-1\n", "line 3, column 'weight': the weight is -1"),
@@ -571,6 +571,29 @@ def test_blocks_end_where_rows_end(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert load([], [file])[0].fingerprint == whole.fingerprint
     assert whole.names is not None
     assert whole.names[1] == f"1 {quoted}".replace('""', '"')
+
+
+def test_flags_are_the_same_category_in_every_file(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,paid\n" + "".join(f"n{i},{bool(i % 2)}\n" for i in range(6)))
+    parquet.write_table(
+        pa.table({"id": [f"n{i}" for i in range(6)], "paid": [bool(i % 2) for i in range(6)]}), tmp_path / "a.parquet"
+    )
+    (tmp_path / "edges.csv").write_text("source,target\nn0,n1\n")
+    tables = [NodeTable(str(tmp_path / f"a.{ending}"), categories=("paid",)) for ending in ("csv", "parquet")]
+    edges = [EdgeTable(str(tmp_path / "edges.csv"))]
+    graphs = [read_mapped([table], edges, Wanted(), problems=Problems())[0] for table in tables]
+    assert graphs[0].fingerprint == graphs[1].fingerprint
+    assert graphs[0].feature_names == ("paid=false", "paid=true", "paid=other")
+
+
+def test_dates_with_the_day_first_are_named(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text("id,born,age\nn0,31.01.2024,1\nn1,1.2.2024,2\n")
+    (tmp_path / "edges.csv").write_text("source,target\nn0,n1\n")
+    message = (
+        r"nodes.csv, column 'born': holds dates such as '31.01.2024', where day and month can be mixed up; write 2024"
+    )
+    with pytest.raises(GraphError, match=message):
+        read_graph(tmp_path)
 
 
 def test_both_directions_of_an_undirected_edge_add_up(tmp_path: Path) -> None:

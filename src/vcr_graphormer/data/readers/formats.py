@@ -161,6 +161,8 @@ def _label_column(table: Table, position: int, *, task: str) -> tuple[Column, li
         return np.array([class_of[str(text)] for text in column], dtype=np.int64), names
     if column.dtype.kind == "f":
         column = np.where(np.isnan(column), -1, column)  # an empty cell is an unknown class
+    elif column.dtype.kind == "i" and len(values := np.unique(column)) == 2 and values[0] == -1:
+        return (column != -1).astype(np.int64), [str(value) for value in values]  # one class alone would be no task
     return column, None
 
 

@@ -19,7 +19,7 @@ from ...base.jobs import Progress
 from ...base.machine import default_threads
 from ...base.problems import Problems
 from ...errors import GraphError
-from .tables import find_delimiter, first_lines, single_spaces
+from .tables import count_quotes, find_delimiter, first_lines, single_spaces
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,12 +76,12 @@ class TextFile:
     def _line_of(self, row: int) -> int:
         return int(self._good_lines[row])
 
-    def _rows(self, strict: bool = False) -> Iterator[tuple[int, int]]:
+    def _rows(self) -> Iterator[tuple[int, int]]:
         """Yield the first line and the number of columns of each row below the header; a quoted text may have lines."""
         comments, delimiter, _ = self._top
         with self.file.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
             content = (" ".join(line.split()) + "\n" for line in lines) if delimiter == " " else lines
-            reader = csv.reader(itertools.islice(content, comments, None), delimiter=delimiter, strict=strict)
+            reader = csv.reader(itertools.islice(content, comments, None), delimiter=delimiter)
             first, seen_header = comments + 1, False
             try:
                 for row in reader:
@@ -110,21 +110,7 @@ class TextFile:
     @cached_property
     def _quotes(self) -> int:
         """Return the number of quotes in the file. A quoted text may have line ends in it."""
-        with self.file.open("rb") as content:
-            return sum(block.count(b'"') for block in iter(lambda: content.read(_BLOCK), b""))
-
-    def _check_quotes(self) -> None:
-        """Refuse a quote that is never closed: Arrow would take the rest of the file for one text."""
-        if self._quotes % 2 == 0:
-            return
-        line = 0
-        try:
-            for line, _ in self._rows(strict=True):  # noqa: B007 - the last one counts
-                pass
-        except GraphError as error:
-            if "unexpected end of data" in str(error):
-                where = f"{self.file} below line {line}" if line else str(self.file)
-                raise GraphError(f'{where}: a quote (") is opened and never closed; close or delete it') from error
+        return count_quotes(self.file, self._top[0], self._top[1])
 
     @property
     def _skips(self) -> bool:
@@ -170,7 +156,6 @@ class TextFile:
         if len(self._data()) == 0:
             return pa.table({name: pa.nulls(0, pa.string()) for name in columns})
         types = {name: pa.string() for name in text}
-        self._check_quotes()
         try:
             return arrow_csv.read_csv(self._input(), **self._options(types, columns))
         except pa.ArrowException as error:
@@ -244,7 +229,7 @@ class TextFile:
                     first = False
                 rest = data[cut:] if cut else rest + data
         if rest.count(b'"') % 2:
-            self._check_quotes()
+            _ = self._quotes  # refuses a quote that is never closed
         if rest and not rest.isspace():
             yield (memoryview(rest),), first
 
