@@ -70,6 +70,9 @@ def read_edges(file: Path, problems: Problems | None = None) -> tuple[Column, Co
         third = table.find(WEIGHT)
         _note_unused(table, (first, second, third), problems)
     weight = None if third is None else table.numbers(third, "weight")
+    if weight is not None and (wrong := np.flatnonzero(~(np.isfinite(weight) & (weight > 0)))).size:
+        rule = "every edge needs one that is finite and above 0; drop the edge or correct it"
+        raise GraphError(f"{table.location(int(wrong[0]))}: the weight is {weight[wrong[0]]}; {rule}")
     return table.ids(first, "source"), table.ids(second, "target"), weight
 
 
