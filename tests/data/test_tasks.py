@@ -26,6 +26,7 @@ from vcr_graphormer.data.metrics import (
     ClassScore,
     Threshold,
     choose_threshold,
+    fit_probabilities,
     is_better,
     precision_recall,
     score_classes,
@@ -144,7 +145,7 @@ def test_a_threshold_between_neighbouring_numbers_keeps_them_apart() -> None:
 def test_the_choice_of_a_threshold() -> None:
     target, train = Target(TASKS["classification"]), np.array([0, 1, 1, 1, -1])
     outputs = np.stack([np.array([0.4, 0.3, 0.2, 0.1]), np.array([0.6, 0.7, 0.8, 0.9])], axis=1).astype(np.float32)
-    labels = np.array([0, -1, 0, 1])
+    outputs, labels = np.repeat(outputs, 10, axis=0), np.repeat([0, -1, 0, 1], 10)
     for plain in ("auto", 0.5):
         assert target.with_threshold(plain, train, outputs=outputs, labels=labels) is target
     given = target.with_threshold(0.25, train, outputs=outputs, labels=labels).threshold
@@ -159,15 +160,16 @@ def test_the_choice_of_a_threshold() -> None:
         choose_threshold(np.array([False]), np.array([0.5]))
 
 
-def naive_threshold(truth: list[bool], score: list[float]) -> tuple[float, float]:
-    """Return the largest F1 by trying every score, and the highest score that gives it."""
+def naive_threshold(likely: list[float], score: list[float], recall: float | None) -> float:
+    """Return the highest score with the largest expected F1, or with the recall, by trying every score."""
     best = (0.0, 0.0)
     for threshold in sorted(set(score), reverse=True):
         guess = [value >= threshold for value in score]
-        hits = sum(a and b for a, b in zip(truth, guess, strict=True))
-        f1 = 2 * hits / (sum(guess) + sum(truth))
-        best = max(best, (f1, threshold))
-    return best
+        hits = sum(a for a, b in zip(likely, guess, strict=True) if b)
+        if recall is not None and hits >= recall * sum(likely) - 1e-12:
+            return threshold
+        best = max(best, (round(2 * hits / (sum(guess) + sum(likely)), 12), threshold))
+    return best[1]
 
 
 @settings(deadline=None)
@@ -182,10 +184,28 @@ def test_curve_and_choice_equal_their_slow_versions(count: int, values: int, see
     np.testing.assert_allclose(curve.thresholds, thresholds[::-1])
     np.testing.assert_allclose(curve.precision, precision[-2::-1])
     np.testing.assert_allclose(curve.recall, recall[-2::-1])
-    largest, _ = naive_threshold(truth.tolist(), score.tolist())
-    assert curve.f1.max() == pytest.approx(largest)
-    guess = score >= choose_threshold(truth, score)
-    assert f1_score(truth, guess) == pytest.approx(largest)
+    assert curve.f1.max() == pytest.approx(max(f1_score(truth, score >= value) for value in set(score.tolist())))
+    likely = fit_probabilities(truth, score)
+    assert likely.sum() == pytest.approx(truth.sum(), abs=2)
+    for recall in (None, 0.6):
+        guess = score >= choose_threshold(truth, score, recall)
+        assert guess.tolist() == (score >= naive_threshold(likely.tolist(), score.tolist(), recall)).tolist()
+
+
+def test_the_choice_of_a_threshold_rests_on_all_nodes() -> None:
+    generator = np.random.default_rng(0)
+    score = generator.beta(0.3, 3, 100_000)
+    truth = generator.random(100_000) < score  # the score is the probability
+    chosen = choose_threshold(truth, score)
+    f1 = precision_recall(truth, score).f1.max()
+    assert chosen == pytest.approx(f1 / 2, abs=0.01)  # the best threshold is half the best F1, if scores are right
+    assert f1_score(truth, score >= chosen) == pytest.approx(f1, abs=0.002)
+    parts = np.split(np.arange(20_000), 50)
+    few = [choose_threshold(truth[part], score[part]) for part in parts]
+    curves = [precision_recall(truth[part], score[part]) for part in parts]
+    by_chance = [float(curve.thresholds[curve.f1.argmax()]) for curve in curves]
+    assert np.std(few) < 0.6 * np.std(by_chance)
+    assert truth[score >= choose_threshold(truth, score, 0.8)].sum() == pytest.approx(0.8 * truth.sum(), rel=0.02)
 
 
 def test_a_long_curve_is_thinned() -> None:

@@ -275,6 +275,24 @@ SAID = Explanation(0, None, "classification", {"AI": 0.93, "Theory": 0.07}, "AI"
             "Without its neighbours the probability of Theory would be 0.120 instead of 0.070.",
         ),
         (
+            {
+                "without_neighbours": {"AI": 0.88, "Theory": 0.12},
+                "threshold": ("Theory", 0.2),
+                "predicted_without": "AI",
+            },
+            "Without its neighbours the model would still say AI: "
+            "Theory has 0.120 instead of 0.070 and is said from 0.200 on.",
+        ),
+        (
+            {
+                "without_neighbours": {"AI": 0.88, "Theory": 0.12},
+                "threshold": ("Theory", 0.1),
+                "predicted_without": "Theory",
+            },
+            "Without its neighbours the model would say Theory instead of AI: "
+            "Theory has 0.120 instead of 0.070 and is said from 0.100 on.",
+        ),
+        (
             {"without_neighbours": {"AI": 0.88, "Theory": 0.12}, "task": "multilabel"},
             "Without its neighbours the probability of AI would be 0.880 instead of 0.930.",
         ),

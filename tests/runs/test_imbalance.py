@@ -83,7 +83,7 @@ def test_what_the_run_keeps(graph: Graph, split: Split, runs: dict[str, Run]) ->
     assert (row["class"], row["column"], row["setting"]) == ("fraud", FRAUD, "f1")
     assert 0 < row["value"] < 0.5
     assert run.threshold == Threshold(FRAUD, row["value"])
-    assert "threshold: where F1 of the rarer class is largest on the validation nodes, instead of 0.5" in run.notes
+    assert "threshold: where the expected F1 of the rarer class is largest, instead of 0.5" in run.notes
     again = Run.open(run.path, "cpu")
     predictions = again.predict()
     assert predictions.threshold == run.threshold
@@ -171,7 +171,8 @@ def test_console_and_page(runs: dict[str, Run]) -> None:
     text = run_command("evaluate", str(run.path), "--device", "cpu")
     assert "average_precision" in text
     assert "each class, test nodes" in text
-    sentence = f"fraud is predicted from a probability of {run.metrics['threshold']['value']:.4g} on (largest F1 on the"
+    value = run.metrics["threshold"]["value"]
+    sentence = f"fraud is predicted from a probability of {value:.4g} on (largest expected F1, by the"
     assert sentence in text
     assert sentence in run_command("train", "--resume", str(run.path), "--device", "cpu")
     assert "each class, val nodes" in run_command("evaluate", str(run.path), "--part", "val", "--device", "cpu")
@@ -198,6 +199,8 @@ def test_an_explanation_is_of_the_decided_class(graph: Graph, runs: dict[str, Ru
     assert explained.explained == explained.predicted == "fraud"
     alone = explained.without_neighbours["fraud"] >= run.metrics["threshold"]["value"]
     assert explained.predicted_without == ("fraud" if alone else "ok")
+    assert explained.threshold == ("fraud", run.metrics["threshold"]["value"])
+    assert f"(fraud is said from {explained.threshold[1]:.4f} on)" in explained.title()
 
 
 def test_an_exported_model_says_what_decides(runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def naive_graph(nodes: Rows, edges: Rows, *, category: str, number: str, label: 
     for row in edges:
         if row["source"] in place and row["target"] in place and row["source"] != row["target"]:
             arcs[place[row["source"]], place[row["target"]]] += row["weight"]
-    both = {pair: max(weight, arcs.get(pair[::-1], 0.0)) for pair, weight in arcs.items()}
+    both = {pair: weight + arcs.get(pair[::-1], 0.0) for pair, weight in arcs.items()}
     both |= {pair[::-1]: weight for pair, weight in both.items()}
     adjacency = np.zeros((len(names), len(names)))
     for pair, weight in both.items():

@@ -18,7 +18,7 @@ WHOLE_0 = "it must be a whole number of 0 or more"
 SHARE = "it must be at least 0 and less than 1"
 NUMBER = "it must be a number of 0 or more"
 METRICS = "it must be auto or accuracy or average_precision or balanced_accuracy or macro_f1 or roc_auc or mae or rmse"
-THRESHOLDS = "it must be auto or f1, or a number between 0 and 1"
+THRESHOLDS = "it must be auto or f1, or a number between 0 and 1, or recall=0.7 with such a number"
 
 
 def test_plain_settings_pass_and_are_the_papers() -> None:
@@ -127,7 +127,10 @@ def test_votes_need_the_gate() -> None:
         ("metric", "f1", METRICS),
         ("precision", "float16", "it must be auto or float32 or bfloat16"),
         *(("class_weights", value, "it must be none or balanced, or a table") for value in ("equal", 3.0, None)),
-        *(("threshold", value, THRESHOLDS) for value in ("f2", 0, 1.0, -0.5, float("nan"), True, None)),
+        *(
+            ("threshold", value, THRESHOLDS)
+            for value in ("f2", "recall", "recall=1", "recall=x", 0, 1.0, -0.5, float("nan"), True, None)
+        ),
     ],
 )
 def test_training_rules(name: str, value: Any, rule: str) -> None:

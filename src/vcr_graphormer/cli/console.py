@@ -210,7 +210,9 @@ def print_threshold(run: Run) -> None:
     if run.threshold is None:
         return
     name, value = run.class_names[run.threshold.column], run.threshold.value
-    chosen = " (largest F1 on the validation nodes)" if run.config.training.threshold == "f1" else ""
+    setting = run.config.training.threshold
+    aim = "largest expected F1" if setting == "f1" else f"expected {setting}"
+    chosen = f" ({aim}, by the validation nodes)" if isinstance(setting, str) else ""
     text = f"{name} is predicted from a probability of {value:.4g} on{chosen}"
     show(cell(text))
 

@@ -32,8 +32,8 @@ def demo(
     assert split is not None  # digits have labels
     describe(graph, split)
     say(
-        "2. turn every image into a list of 20 tokens: itself, 3 hops, 8 neighbours by structure, 8 by content.\n"
-        "   Train a transformer on the lists of the training images"
+        "2. turn every image into a list of 36 tokens: itself, 3 hops, and 8 neighbours each by structure, content, links\n"
+        "   and features. Train a transformer on the lists of the training images"
     )
     mark = out / "demo"  # a file that marks the run of a demo: only such a run is replaced
     has_old_demo = mark.is_file()
@@ -50,7 +50,7 @@ def demo(
     print_stages(run.tokens_folder / "stages.json")
     run.store.verify()
     digits = np.asarray(graph.labels)
-    for kind in ("structure", "content"):
+    for kind in ("structure", "content", "links", "nearest"):
         tokens = ", ".join(f"{i} (a {digits[i]})" for i in run.store.ids(kind)[0][:SHOWN])
         say(f"   image 0 (a {digits[0]}), {kind} tokens: {tokens}, …")
     say("3. test the model on images that it was not trained on")

@@ -207,43 +207,45 @@ def check_class_names(names: Sequence[Any] | None, labels: Array | None, task: s
 
 
 def build_adjacency(
-    edges: NDArray[np.integer[Any]], weights: NDArray[np.float32] | None, num_nodes: int, directed: bool
+    edges: NDArray[np.integer[Any]],
+    weights: NDArray[np.float32] | None,
+    num_nodes: int,
+    directed: bool,
+    *,
+    both_add_up: bool = False,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32] | None]:
-    """Return indptr, indices and weights of the adjacency matrix, without self-loops and duplicates."""
-    matrix = add_up_edges(edges, weights, num_nodes, directed)
-    return finish_adjacency(matrix, weighted=weights is not None, directed=directed)
+    """Return indptr, indices and weights of the adjacency matrix, without self-loops and duplicates.
 
-
-def add_up_edges(
-    edges: NDArray[np.integer[Any]], weights: NDArray[np.float32] | None, num_nodes: int, directed: bool
-) -> sp.csr_matrix:
-    """Return the matrix of all edges without self-loops, repeated ones added up; the first half of `build_adjacency`.
-
-    Between the halves a caller can free the edges, which saves memory.
+    Weights of repeated edges add up. Of an undirected edge that is given in both directions the larger sum counts, or
+    with `both_add_up` the sum of both.
     """
     no_loop: Any = edges[0] != edges[1]
     if no_loop.all():
         no_loop = slice(None)  # no copies
     rows, columns = (side[no_loop].astype(np.int32, copy=False) for side in edges)
     # Without weights one byte per arc is enough: only the pattern counts, and a sum that wraps to 0 stays stored.
-    values = np.ones(len(rows), dtype=np.int8) if weights is None else weights[no_loop]
+    values: NDArray[Any] = np.ones(len(rows), dtype=np.int8) if weights is None else weights[no_loop]
     if not directed and weights is None:
         rows, columns = np.concatenate([rows, columns]), np.concatenate([columns, rows])
         values = np.concatenate([values, values])
-    return sp.csr_matrix((values, (rows, columns)), shape=(num_nodes, num_nodes))
-
-
-def finish_adjacency(
-    matrix: sp.csr_matrix, *, weighted: bool, directed: bool
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32] | None]:
-    """Return indptr, indices and weights of the adjacency matrix; the second half of `build_adjacency`."""
-    if not directed and weighted:
-        matrix = matrix.maximum(matrix.T.tocsr())
+    elif not directed and both_add_up:
+        rows, columns = np.minimum(rows, columns), np.maximum(rows, columns)
+    if both_add_up and weights is not None:
+        values = values.astype(np.float64)  # rounded once, so that the order of the edges does not matter
+    matrix = sp.csr_matrix((values, (rows, columns)), shape=(num_nodes, num_nodes))
+    if not directed and weights is not None:
+        matrix = matrix + matrix.T.tocsr() if both_add_up else matrix.maximum(matrix.T.tocsr())
     matrix.sort_indices()
-    merged = matrix.data.astype(np.float32, copy=False) if weighted else None
-    if merged is not None and not np.isfinite(merged).all():
-        raise GraphError("edge_weight: the weights of a repeated edge add up to more than float32 holds: scale them")
+    with np.errstate(over="ignore"):
+        merged = None if weights is None else matrix.data.astype(np.float32, copy=False)
+    check_sums(merged)
     return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False), merged
+
+
+def check_sums(weights: NDArray[np.float32] | None) -> None:
+    """Refuse weights of repeated edges that add up to more than float32 holds."""
+    if weights is not None and not all_finite(weights):
+        raise GraphError("edge_weight: the weights of a repeated edge add up to more than float32 holds: scale them")
 
 
 def check_adjacency(

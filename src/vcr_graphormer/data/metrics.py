@@ -157,18 +157,58 @@ def precision_recall(truth: NDArray[np.bool_], score: NDArray[Any]) -> Precision
     return PrecisionRecall(ranked[last], hits[last] / (last + 1), hits[last] / hits[-1])
 
 
-def choose_threshold(truth: NDArray[np.bool_], score: NDArray[Any]) -> float:
-    """Return the threshold with the largest F1; the highest of equally good ones.
+def choose_threshold(truth: NDArray[np.bool_], score: NDArray[Any], recall: float | None = None) -> float:
+    """Return the threshold with the largest expected F1, or the highest one whose expected recall is reached.
 
-    It lies halfway to the next lower score, so that rounding on another machine changes no prediction.
+    Expected by `fit_probabilities`: with few nodes of the class, the largest F1 they happen to have is mostly luck.
+    The threshold lies halfway to the next lower score, so that rounding on another machine changes no prediction.
 
     >>> choose_threshold(np.array([True, False, True, False]), np.array([0.75, 0.25, 0.5, 0.25]))
     0.375
     """
-    curve = precision_recall(truth, score)
-    best = int(curve.f1.argmax())
-    lower = float(curve.thresholds[best + 1]) if best + 1 < len(curve.thresholds) else 0.0
-    return (float(curve.thresholds[best]) + lower) / 2
+    if not truth.any():
+        raise GraphError("there is no node of the class whose precision and recall are asked for")
+    order = np.argsort(-score, kind="stable")
+    ranked, hits = score[order], np.cumsum(fit_probabilities(truth, score)[order])
+    last = np.append(np.flatnonzero(np.diff(ranked)), len(ranked) - 1)  # the last node of each distinct score
+    if recall is None:
+        best = int((2 * hits[last] / (last + 1 + hits[-1])).argmax())
+    else:
+        best = int((hits[last] >= recall * hits[-1]).argmax())
+    lower = float(ranked[last[best + 1]]) if best + 1 < len(last) else 0.0
+    return (float(ranked[last[best]]) + lower) / 2
+
+
+def fit_probabilities(truth: NDArray[np.bool_], score: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the probability of true for each score, by logistic regression on log(score / (1 - score)).
+
+    Two numbers are fitted, so chance matters little. The aims are not quite 0 and 1, after Platt: otherwise scores that
+    tell both apart would have no best fit.
+
+    >>> fit_probabilities(np.array([True, False, True, False]), np.array([0.8, 0.2, 0.8, 0.2])).round(2).tolist()
+    [0.75, 0.25, 0.75, 0.25]
+    """
+    from scipy.optimize import minimize
+
+    clipped = np.clip(score.astype(np.float64), 1e-12, 1 - 1e-12)
+    logits = np.log(clipped / (1 - clipped))
+    scaled = (logits - logits.mean()) / (logits.std() + 1e-12)
+    count = int(truth.sum())
+    aims = np.where(truth, (count + 1) / (count + 2), 1 / (len(truth) - count + 2))
+
+    def loss(line: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        fitted = line[0] * scaled + line[1]
+        errors = _sigmoid(fitted) - aims
+        return float((np.logaddexp(0, fitted) - aims * fitted).mean()), np.array(
+            [(errors * scaled).mean(), errors.mean()]
+        )
+
+    line = minimize(loss, np.zeros(2), jac=True, method="BFGS").x
+    return _sigmoid(line[0] * scaled + line[1])
+
+
+def _sigmoid(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return 0.5 * (1 + np.tanh(values / 2))
 
 
 def score_classes(decided: Array, labels: Array, count: int) -> list[ClassScore]:

@@ -438,14 +438,15 @@ class Target:
         wanted
             The setting `training.threshold`.
         outputs, labels
-            Probabilities and labels of the validation nodes, on which `f1` chooses.
+            Probabilities and labels of the validation nodes, on which `f1` and `recall=…` choose.
         """
         if wanted in ("auto", THRESHOLD):
             return self
         column = rarer(np.bincount(train[train >= 0], minlength=2))
         if isinstance(wanted, str):
             known = labels >= 0
-            wanted = choose_threshold(labels[known] == column, outputs[known, column])
+            recall = wanted_recall(wanted)
+            wanted = choose_threshold(labels[known] == column, outputs[known, column], recall)
         return replace(self, threshold=Threshold(column, wanted))
 
     def decide(self, outputs: NDArray[np.float32]) -> Array:
@@ -560,6 +561,20 @@ def choose_metric(name: str, task: Task) -> str:
     if name not in task.metrics:
         raise ConfigError(f"training.metric is {name!r}; for {task.name} it must be {' or '.join(task.metrics)}")
     return name
+
+
+def wanted_recall(threshold: str) -> float | None:
+    """Return the recall that a setting such as `recall=0.7` asks for; None if it asks for none.
+
+    >>> wanted_recall("recall=0.7"), wanted_recall("f1")
+    (0.7, None)
+    """
+    word, _, text = threshold.partition("=")
+    try:
+        recall = float(text) if word.strip() == "recall" else 0.0
+    except ValueError:
+        return None
+    return recall if 0 < recall < 1 else None
 
 
 def measure(

@@ -49,7 +49,8 @@ class Explanation:
 
     `kind_effects` has the effect of hiding all tokens of a group: all hops (`hop`), each kind of neighbour, and all
     `neighbours`. `without_neighbours` has the outputs without any neighbour; it is empty where a list has none.
-    `predicted` and `predicted_without` are the classes that both predict.
+    `predicted` and `predicted_without` are the classes that both predict. `threshold` has the class that a threshold
+    decides, and its value.
     """
 
     node: int
@@ -63,6 +64,7 @@ class Explanation:
     without_neighbours: dict[str, float] = field(default_factory=dict)
     predicted: str | None = None
     predicted_without: str | None = None
+    threshold: tuple[str, float] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
@@ -74,6 +76,8 @@ class Explanation:
         value = self.outputs[self.explained]
         gives_values = TASKS[self.task].gives_values
         prediction = f"value {value:.5g}" if gives_values else f"{self.explained} with probability {value:.4f}"
+        if self.threshold is not None:
+            prediction += f" ({self.threshold[0]} is said from {self.threshold[1]:.4f} on)"
         return f"node {self.node}{name}: {prediction}; its label: {'unknown' if self.label is None else self.label}"
 
     def without_neighbours_in_words(self) -> str:
@@ -89,6 +93,13 @@ class Explanation:
         change = f"{after:.3f} instead of {before:.3f}"
         if explained != predicted or not TASKS[self.task].has_classes:
             return f"Without its neighbours the probability of {explained} would be {change}."
+        if self.threshold is not None:  # the more probable class may not be the one that is said
+            name, least = self.threshold
+            said = f"still say {predicted}" if instead == predicted else f"say {instead} instead of {predicted}"
+            change = f"{without[name]:.3f} instead of {outputs[name]:.3f}"
+            return (
+                f"Without its neighbours the model would {said}: {name} has {change} and is said from {least:.3f} on."
+            )
         if instead == predicted:
             return f"Without its neighbours the model would still say {predicted}, with {change}."
         return (
@@ -162,6 +173,7 @@ def describe(graph: Graph, attributions: Attributions, row: int, train: NDArray[
         predicted_without=names[int(attributions.decide(attributions.without[NEIGHBOURS])[row])]
         if has_neighbours
         else None,
+        threshold=None if (least := attributions.threshold) is None else (names[least.column], least.value),
     )
 
 

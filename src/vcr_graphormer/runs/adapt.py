@@ -242,7 +242,7 @@ def _adapt_training(config: Config, graph: Graph, split: Split) -> tuple[Config,
     if training.threshold == "auto":
         training = replace(training, threshold="f1" if unbalanced else THRESHOLD)
         if unbalanced:
-            notes.append("threshold: where F1 of the rarer class is largest on the validation nodes, instead of 0.5")
+            notes.append("threshold: where the expected F1 of the rarer class is largest, instead of 0.5")
     return replace(config, training=training), notes
 
 
@@ -258,10 +258,10 @@ def _check_classes(config: Config, graph: Graph, split: Split) -> None:
             f"training.threshold is {wanted!r} but there are {graph.num_classes} classes: it decides between two; set "
             f"it to auto"
         )
-    if wanted == "f1" and rarer_class(graph, split) is None:
+    if isinstance(wanted, str) and rarer_class(graph, split) is None:
         raise ConfigError(
-            "training.threshold f1 needs both classes among the training and the validation nodes: give a number or "
-            "another split"
+            f"training.threshold {wanted} needs both classes among the training and the validation nodes: give a "
+            f"number or another split"
         )
 
 

@@ -17,7 +17,7 @@ from ..base.checks import (
     is_number,
     setting,
 )
-from ..data.tasks import TASKS
+from ..data.tasks import TASKS, wanted_recall
 from ..errors import ConfigError
 
 SCHEDULES = ("linear", "cosine")
@@ -69,8 +69,9 @@ class TrainConfig:
         Validation metric that chooses the best epoch; `auto` is the first metric of the task, or ROC-AUC for two
         unbalanced classes.
     threshold : str or float
-        Probability from which on the rarer of two classes is predicted. `f1` is where its F1 is largest on validation
-        nodes. `auto` is `f1` for two unbalanced classes, else 0.5: the most probable class.
+        Probability from which on the rarer of two classes is predicted. `f1` is where its expected F1 is largest, and
+        `recall=0.7` where 70 % of it are expected to be found; both by the validation nodes. `auto` is `f1` for two
+        unbalanced classes, else 0.5: the most probable class.
     average : float
         Decay of the moving average of the weights, which is then evaluated and kept; 0 keeps the weights themselves.
     precision : str
@@ -102,7 +103,7 @@ class TrainConfig:
     patience: int = setting(AUTO, "epochs without a better validation metric before training stops; auto: all epochs")
     metric: str = setting("auto", f"metric that chooses the best epoch: {', '.join(METRICS)}; auto: by labels")
     threshold: str | float = setting(
-        "auto", "probability from which on the rarer of two classes is predicted, or f1; auto: by balance, f1 or 0.5"
+        "auto", "probability from which on the rarer of two classes is predicted, f1 or recall=0.7; auto: f1 or 0.5"
     )
     average: float = setting(0.99, "decay of the moving average of weights, which is evaluated and kept; 0: off")
     precision: str = setting("auto", "type of products: float32, bfloat16; auto: bfloat16 on a GPU that has it")
@@ -129,11 +130,14 @@ class TrainConfig:
         check_choice(self, "training", "metric", ("auto", *METRICS))
         check_choice(self, "training", "precision", PRECISIONS)
         _check_weights(self.class_weights)
-        number = is_number(self.threshold, plain=True) and 0 < float(self.threshold) < 1
-        if not number and self.threshold not in THRESHOLDS:
+        if isinstance(self.threshold, str):
+            right = self.threshold in THRESHOLDS or wanted_recall(self.threshold) is not None
+        else:
+            right = is_number(self.threshold, plain=True) and 0 < float(self.threshold) < 1
+        if not right:
             raise ConfigError(
                 f"training.threshold is {self.threshold!r}; it must be {' or '.join(THRESHOLDS)}, or a number between "
-                f"0 and 1"
+                f"0 and 1, or recall=0.7 with such a number"
             )
         check_seed(self.seed)
         for name in ("label_smoothing", "consistency"):

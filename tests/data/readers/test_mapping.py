@@ -193,7 +193,7 @@ def test_damaged_files_get_one_clear_error(which: str, place: float, bytes_: byt
         (
             "people.csv",
             'id,age,town,job\nn1,2,a,b\nn2,3,"a,b\nn3,4,a,b\n',
-            'below line 2: a quote (") is opened and never closed',
+            'line 3: a quote (") is opened and never closed',
         ),
         ("calls.csv", "source,target,weight\nn1,n2,\n", "line 2, column 'weight': the weight is missing"),
         ("calls.csv", "source,target,weight\n\nn1,n2,-1\n", "line 3, column 'weight': the weight is -1"),
@@ -313,7 +313,7 @@ def test_a_column_is_one_thing(tmp_path: Path, table: NodeTable, message: str) -
 
 
 def test_a_text_with_lines_may_stand_in_a_large_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vcr_graphormer.data.readers.arrow._BLOCK", 200)
+    monkeypatch.setattr("vcr_graphormer.data.readers.text._BLOCK", 200)
     rows = "".join(f'n{i},"a\n{"b" * (i % 40)}",{i}\n' for i in range(100))
     (tmp_path / "nodes.csv").write_text("id,note,age\n" + rows)
     (tmp_path / "edges.csv").write_text("source,note,target\n" + "".join(f'n{i},"x\ny",n0\n' for i in range(1, 100)))
@@ -565,11 +565,56 @@ def test_large_tables_use_the_compiled_index(tmp_path: Path, monkeypatch: pytest
     nodes = write(tmp_path / "people.csv", rows, columns=["id", "age", "town", "job"])
     calls = write(tmp_path / "calls.csv", edges, columns=["source", "target", "weight"])
     plain, problems = load([nodes], [calls])
-    monkeypatch.setattr("vcr_graphormer.data.readers.assembly._COMPILED_FROM", 1)
-    monkeypatch.setattr("vcr_graphormer.data.readers.assembly._LOOK_UP_ROWS", 64)
-    monkeypatch.setattr("vcr_graphormer.data.readers.arrow._BLOCK", 512)
+    monkeypatch.setattr("vcr_graphormer.data.readers.edges._COMPILED_FROM", 1)
+    monkeypatch.setattr("vcr_graphormer.data.readers.text._BLOCK", 1024)
     compiled, again = load([nodes], [calls])
     assert (plain.fingerprint, problems.notes) == (compiled.fingerprint, again.notes)
+
+
+@pytest.mark.parametrize("quoted", ["plain", "two\\nlines", "many\\n\\n\\nlines", 'a ""quote""', '""\\n""'])
+def test_blocks_end_where_rows_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quoted: str) -> None:
+    lines = [f'"{i % 7} {quoted}",{i * 3 % 7} {quoted[:1]},{i + 1}' for i in range(40)]
+    file = tmp_path / "calls.csv"
+    file.write_text("source,target,weight\n" + "\n".join([*lines[:20], "", "\r", *lines[20:]]))
+    whole, _ = load([], [file])
+    for size in (3, 30, 64, 500):
+        monkeypatch.setattr("vcr_graphormer.data.readers.text._BLOCK", size)
+        assert load([], [file])[0].fingerprint == whole.fingerprint
+    assert whole.names is not None
+    assert whole.names[1] == f"1 {quoted}".replace('""', '"')
+
+
+def test_flags_are_the_same_category_in_every_file(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,paid\n" + "".join(f"n{i},{bool(i % 2)}\n" for i in range(6)))
+    parquet.write_table(
+        pa.table({"id": [f"n{i}" for i in range(6)], "paid": [bool(i % 2) for i in range(6)]}), tmp_path / "a.parquet"
+    )
+    (tmp_path / "edges.csv").write_text("source,target\nn0,n1\n")
+    tables = [NodeTable(str(tmp_path / f"a.{ending}"), categories=("paid",)) for ending in ("csv", "parquet")]
+    edges = [EdgeTable(str(tmp_path / "edges.csv"))]
+    graphs = [read_mapped([table], edges, Wanted(), problems=Problems())[0] for table in tables]
+    assert graphs[0].fingerprint == graphs[1].fingerprint
+    assert graphs[0].feature_names == ("paid=false", "paid=true", "paid=other")
+
+
+def test_dates_with_the_day_first_are_named(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text("id,born,age\nn0,31.01.2024,1\nn1,1.2.2024,2\n")
+    (tmp_path / "edges.csv").write_text("source,target\nn0,n1\n")
+    message = (
+        r"nodes.csv, column 'born': holds dates such as '31.01.2024', where day and month can be mixed up; write 2024"
+    )
+    with pytest.raises(GraphError, match=message):
+        read_graph(tmp_path)
+
+
+def test_both_directions_of_an_undirected_edge_add_up(tmp_path: Path) -> None:
+    rows = [{"source": "a", "target": "b", "weight": 3}, {"source": "b", "target": "a", "weight": 5}]
+    file = write(tmp_path / "edges.csv", rows, columns=["source", "target", "weight"])
+    frames = Graph.from_frames(None, {name: [row[name] for row in rows] for name in rows[0]})
+    for graph in (load([], [file])[0], read_graph(file), read_graph(tmp_path), frames):
+        assert graph.to_scipy().toarray().tolist() == [[0, 8], [8, 0]]
+    assert load([], [file], directed=True)[0].to_scipy().toarray().tolist() == [[0, 3], [5, 0]]
+    assert Graph.from_edges([[0, 1], [1, 0]], edge_weight=[3, 5]).to_scipy().toarray().tolist() == [[0, 5], [5, 0]]
 
 
 def test_progress_is_told(tmp_path: Path) -> None:

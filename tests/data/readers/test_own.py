@@ -397,3 +397,25 @@ def test_a_title_above_row_numbers(tmp_path: Path) -> None:
         (tmp_path / f"{part}.csv").write_text(lines)
     (split,) = read_splits(tmp_path)
     assert (split.train.tolist(), split.val.tolist(), split.test.tolist()) == ([0, 1], [2], [3])
+
+
+def test_a_quote_that_is_never_closed(tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text('source,target\na,b\n"c,d\ne,f\n')
+    with pytest.raises(GraphError, match=r"edges.csv line 3: a quote \(\"\) is opened and never closed"):
+        read_graph(tmp_path)
+
+
+def test_minus_one_beside_one_other_label_is_a_class(tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text("0,1\n1,2\n")
+    (tmp_path / "labels.csv").write_text("-1\n1\n-1\n")
+    graph = read_graph(tmp_path)
+    assert (np.asarray(graph.labels).tolist(), graph.class_names) == ([0, 1, 0], ("-1", "1"))
+    (tmp_path / "labels.csv").write_text("-1\n1\n0\n")
+    assert np.asarray(read_graph(tmp_path).labels).tolist() == [-1, 1, 0]
+
+
+@pytest.mark.parametrize(("weight", "shown"), [("", "nan"), ("0", "0"), ("-2", "-2"), ("inf", "inf")])
+def test_a_wrong_weight_is_named_with_its_line(tmp_path: Path, weight: str, shown: str) -> None:
+    (tmp_path / "edges.csv").write_text(f"source,target,weight\na,b,3\nb,c,{weight}\n")
+    with pytest.raises(GraphError, match=rf"edges.csv line 3: the weight is {shown}(\.0)?; every edge needs one"):
+        read_graph(tmp_path)

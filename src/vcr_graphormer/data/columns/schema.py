@@ -36,6 +36,8 @@ _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_00
 _MOST_FREE_CLASSES = 20  # different numbers up to which a label column may have mostly different ones
 UNKNOWN = "-1"  # what arrays and some tables write for an unknown class
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+_DAY_FIRST = re.compile(r"\d{1,2}([./-])\d{1,2}\1\d{4}( \d{1,2}:\d{2}(:\d{2})?)?")
+_FLAG = r"^(True|TRUE|False|FALSE)$"
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__|unnamed: 0|index|level_0|", re.IGNORECASE)
 
 
@@ -326,6 +328,13 @@ def _learn_column(name: str, values: pa.ChunkedArray, category: bool, *, problem
             column=name,
         )
         return None
+    if all(_DAY_FIRST.fullmatch(text) for text in counts):
+        problems.add(
+            f"holds dates such as '{next(iter(counts))}', where day and month can be mixed up; write 2024-01-31, or "
+            f"name the column in categories or drop",
+            column=name,
+        )
+        return None
     if len(counts) <= MOST_PROPOSED:
         problems.note(f'holds text and is ignored; to use it: categories = ["{name}"]', column=name)
     else:
@@ -431,10 +440,15 @@ def texts_of(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _texts(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return values of a category or a label as texts, as `texts_of`; the text 3.0, a float in a text file, is 3."""
+    """Return values of a category or a label as texts, as `texts_of`.
+
+    The text 3.0, a float in a text file, is 3; True is true, as flags of other files are.
+    """
     from pyarrow import compute
 
     texts = texts_of(values)
+    if compute.any(compute.match_substring_regex(texts, _FLAG)).as_py():
+        texts = compute.if_else(compute.match_substring_regex(texts, _FLAG), compute.utf8_lower(texts), texts)
     if compute.any(compute.ends_with(texts, ".0")).as_py():
         texts = compute.replace_substring_regex(texts, r"^(-?(?:0|[1-9][0-9]*))\.0$", r"\1")
     return texts
@@ -445,7 +459,8 @@ def _places(texts: pa.ChunkedArray, known: Sequence[str]) -> NDArray[np.int64]:
     import pyarrow as pa
     from pyarrow import compute
 
-    places = compute.index_in(texts, value_set=pa.array(known, pa.string()), skip_nulls=True)
+    as_read = [text.lower() if re.fullmatch(_FLAG, text) else text for text in known]  # older runs have True
+    places = compute.index_in(texts, value_set=pa.array(as_read, pa.string()), skip_nulls=True)
     return np.asarray(compute.fill_null(places, -1).to_numpy(), dtype=np.int64)
 
 

@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...base.checks import LARGEST_ID
 from ...base.jobs import Progress
 from ...base.problems import Problems
-from ...errors import GraphError, VCRError, unknown_name
+from ...errors import GraphError
 from ..columns.schema import CATEGORY, Schema, texts_of
-from ..contract import add_up_edges, check_class_names, finish_adjacency
+from ..contract import check_class_names
 from ..graph import Graph
 from ..tasks import TASKS, check_labels, unknown_label
-from .arrow import Again, Source, WrongTypeError
-from .formats import LABEL, NODE, SOURCE, TARGET, WEIGHT
-from .mapping import EdgeTable, NodeTable, likely_column
+from .arrow import Source
+from .edges import read_edges, tell_edges, to_adjacency
+from .formats import LABEL, NODE
+from .mapping import MOST_ROWS, EdgeTable, NodeTable, can_be_ids, check_header, find_column, guarded
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from .hashing import TextIndex
-
-_MOST_ROWS = 5  # rows with the same kind of problem that are named one by one
-_NO_NODE, _MISSING = -1, -2  # the row of an id that no table of nodes has, and of an entry without an id
-_LOOK_UP_ROWS = 1 << 18  # edges whose ids are looked up at once; more would hold more texts in memory
-_COMPILED_FROM = 100_000  # nodes from which a compiled index is worth the second that its import takes
 
 
 @dataclass(frozen=True)
@@ -63,15 +55,6 @@ class _Nodes:
     problems: Problems
 
 
-@dataclass(frozen=True)
-class _Edges:
-    """Edges of all tables: rows of the nodes at both ends, -1 for ids of no node, and weights."""
-
-    source: NDArray[np.int32]
-    target: NDArray[np.int32]
-    weight: NDArray[np.float32] | None
-
-
 def assemble(
     tables: Tables,
     wanted: Wanted,
@@ -95,13 +78,13 @@ def assemble(
     usual = () if any(table.label for _, table in tables.nodes) else LABEL
     nodes = []
     for source, table in tables.nodes:
-        if (part := _guarded(_read_nodes, source, table, usual, wanted, problems)) is not None:
+        if (part := guarded(_read_nodes, source, table, usual, wanted, problems)) is not None:
             nodes.append(part)
     _check_together(nodes, problems)
     pa.default_memory_pool().release_unused()
     complete = complete and len(nodes) == len(tables.nodes)
     names, rows = _number_nodes(nodes, problems) if complete else (None, [])
-    names, edges = _read_edges(
+    names, edges = read_edges(
         tables.edges, names, has_nodes=bool(tables.nodes) or not complete, problems=problems, progress=progress
     )
     if not tables.edges and complete:
@@ -109,19 +92,15 @@ def assemble(
     if problems.texts or names is None or edges is None:
         problems.raise_any()
         raise GraphError("the tables hold no nodes and edges")
-    edges = _tell_edges(edges, names, nodes=nodes, problems=problems)
+    edges = tell_edges(edges, names, has_nodes=bool(nodes), problems=problems)
     features, schema = _features(nodes, rows, num_nodes=len(names), known=wanted.schema, problems=problems)
     labels, classes = _labels(nodes, rows, num_nodes=len(names), wanted=wanted, problems=problems)
     problems.raise_any()
     times = _times(nodes, rows, num_nodes=len(names))
     del nodes  # the tables: what follows needs the memory
     pa.default_memory_pool().release_unused()
-    ends: Any = (edges.source, edges.target)
-    weighted = edges.weight is not None
-    matrix = add_up_edges(ends, edges.weight, len(names), wanted.directed)
-    del edges, ends
-    indptr, indices, weights = finish_adjacency(matrix, weighted=weighted, directed=wanted.directed)
-    del matrix
+    indptr, indices, weights = to_adjacency(edges, len(names), directed=wanted.directed)
+    del edges
     checked_labels, task = check_labels(labels, len(names), wanted.task)
     graph = Graph(
         indptr,
@@ -141,52 +120,22 @@ def assemble(
     return graph, times
 
 
-def _guarded(read: Callable[..., Any], source: Source, *arguments: Any) -> Any:
-    """Read one table; what is wrong with it joins the problems, so that the other tables are read, too."""
-    problems: Problems = arguments[-1]
-    before = len(problems.texts)
-    try:
-        found = read(source, *arguments)
-    except VCRError as error:
-        problems.add(str(error))
-        return None
-    return found if len(problems.texts) == before else None
-
-
-def _find(source: Source, given: str, usual: Sequence[str], *, what: str, problems: Problems) -> str | None:
-    """Return the column that is meant: the given one, or the first of the usual names, case ignored."""
-    if given:
-        if given not in source.names:
-            problems.add(f"{what}: {unknown_name('column', given, source.names)}")
-            return None
-        return given
-    lowered = {name.lower(): name for name in reversed(source.names)}
-    return next((lowered[name] for name in usual if name in lowered), None)
-
-
-def _check_header(source: Source, problems: Problems) -> None:
-    names = source.names
-    for name in dict.fromkeys(names):
-        if names.count(name) > 1:
-            raise GraphError(f"{source.title}: {names.count(name)} columns are called '{name}'; rename all but one")
-
-
 def _read_nodes(
     source: Source, table: NodeTable, usual_labels: Sequence[str], wanted: Wanted, problems: Problems
 ) -> _Nodes | None:
     """Read a table of nodes and learn, or check, what its columns become."""
     found = problems.of(source.title, source.line_of)
-    _check_header(source, found)
-    id = _find(source, table.id, NODE, what="id", problems=found)
+    check_header(source)
+    id = find_column(source, table.id, NODE, what="id", problems=found)
     if id is None and not table.id:
         found.add(f'which column holds the ids? Say id = "…" (columns: {", ".join(source.names)})')
-    label = _find(source, table.label, usual_labels, what="label", problems=found)
+    label = find_column(source, table.label, usual_labels, what="label", problems=found)
     if label is not None and not table.label and label not in table.drop:
         found.note("is taken for the label", column=label)
     label = None if label in table.drop and not table.label else label
     for what, names in (("time", [table.time] if table.time else []), ("drop", table.drop)):
         for name in names:
-            _find(source, name, (), what=what, problems=found)
+            find_column(source, name, (), what=what, problems=found)
     roles: dict[str, Sequence[str | None]] = {"id": [id], "label": [label], "time": [table.time]}
     roles |= {"categories": table.categories, "drop": table.drop}
     if not _check_roles(roles, found):
@@ -235,7 +184,7 @@ def _ids(table: pa.Table, name: str, problems: Problems) -> pa.ChunkedArray | No
     """Return the ids of nodes as texts; a missing or repeated one is a problem."""
     from pyarrow import compute
 
-    if not _can_be_ids(table.column(name).type):
+    if not can_be_ids(table.column(name).type):
         problems.add(f"holds {table.column(name).type}, which are no ids", column=name)
         return None
     ids = texts_of(table.column(name))
@@ -255,10 +204,10 @@ def _ids(table: pa.Table, name: str, problems: Problems) -> pa.ChunkedArray | No
 
 def _add_rows(problems: Problems, rows: NDArray[Any], text: Callable[[int], str], column: str) -> None:
     """Add a problem for the first rows, and one for the number of others."""
-    for row in rows[:_MOST_ROWS].tolist():
+    for row in rows[:MOST_ROWS].tolist():
         problems.add(text(row), row=row, column=column)
-    if len(rows) > _MOST_ROWS:
-        problems.add(f"{len(rows) - _MOST_ROWS:,} more rows have this problem", column=column)
+    if len(rows) > MOST_ROWS:
+        problems.add(f"{len(rows) - MOST_ROWS:,} more rows have this problem", column=column)
 
 
 def _check_together(nodes: Sequence[_Nodes], problems: Problems) -> None:
@@ -308,267 +257,6 @@ def _number_nodes(
                 f"{lacking:,} nodes of other tables have no row here; their values are missing", file=part.title
             )
     return encoded.dictionary, list(rows)
-
-
-def _read_edges(
-    tables: Sequence[tuple[Source, EdgeTable]],
-    names: pa.Array | None,
-    *,
-    has_nodes: bool,
-    problems: Problems,
-    progress: Progress | None,
-) -> tuple[pa.Array | None, _Edges | None]:
-    """Return the ids of the nodes and the edges of all tables. Ids are those given, or those of the edges."""
-    look_up = _LookUp(names)
-    parts: list[_Edges] = []
-    for source, table in tables:
-        part = _guarded(_read_edge_table, source, table, look_up, progress, problems)
-        if part is not None:
-            parts.append(part)
-    if len(parts) < len(tables) or not parts or (has_nodes and names is None):
-        return None, None
-    weighted = {part.weight is not None for part in parts}
-    if len(weighted) > 1:
-        problems.add("some tables of edges have weights and some have none: name a weight in all of them, or in none")
-        return None, None
-    weights = [part.weight for part in parts if part.weight is not None]
-    sources, targets = [part.source for part in parts], [part.target for part in parts]
-    edges = _Edges(_joined(sources), _joined(targets), _joined(weights) if weights else None)
-    return look_up.finish(edges) if names is None else (names, edges)
-
-
-def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    """Return all parts in one array; the list is emptied, so that their memory is free again."""
-    joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    parts.clear()
-    return joined
-
-
-class _LookUp:
-    """Find the nodes of ids. Without given names, every id is a new node, numbered in order of appearance."""
-
-    def __init__(self, names: pa.Array | None) -> None:
-        self.names = names
-        self.index: TextIndex | None = None
-        if names is not None and len(names) >= _COMPILED_FROM:
-            from .hashing import TextIndex
-
-            self.index = TextIndex(names)
-        self.ids: list[tuple[pa.ChunkedArray, pa.ChunkedArray]] = []
-
-    def rows(self, source: pa.ChunkedArray, target: pa.ChunkedArray) -> tuple[NDArray[np.int32], ...]:
-        """Return the node of each id; both columns at the same time, one thread each."""
-        if self.names is None:
-            self.ids.append((texts_of(source), texts_of(target)))
-            return tuple(_where_missing(ids) for ids in self.ids[-1])
-        with ThreadPoolExecutor(2) as pool:
-            return tuple(pool.map(self._rows, (source, target)))
-
-    def _rows(self, ids: pa.ChunkedArray) -> NDArray[np.int32]:
-        import pyarrow as pa
-        from pyarrow import compute
-
-        if not pa.types.is_string(ids.type):
-            ids = texts_of(ids)
-        if self.index is not None:
-            rows = self.index.rows(ids, _NO_NODE)
-        else:
-            rows = compute.fill_null(compute.index_in(ids, value_set=self.names), _NO_NODE).to_numpy().copy()
-        lost = np.flatnonzero(rows == _NO_NODE)
-        if lost.size:  # missing, or with spaces around them
-            trimmed = texts_of(ids.take(pa.array(lost)))
-            again = compute.index_in(trimmed, value_set=self.names)
-            rows[lost] = compute.fill_null(again, _NO_NODE).to_numpy()
-            rows[lost[_where_missing(trimmed) == _MISSING]] = _MISSING
-        return rows
-
-    def finish(self, edges: _Edges) -> tuple[pa.Array | None, _Edges | None]:
-        """Return the distinct ids, sources first, and the edges between them."""
-        import pyarrow as pa
-
-        chunks = [chunk for side in (0, 1) for pair in self.ids for chunk in pair[side].chunks]
-        encoded = pa.chunked_array(chunks, pa.string()).combine_chunks().dictionary_encode()
-        rows = encoded.indices.to_numpy().astype(np.int32, copy=False)
-        if not len(rows):
-            return None, None
-        return encoded.dictionary, replace(edges, source=rows[: len(edges.source)], target=rows[len(edges.source) :])
-
-
-def _where_missing(ids: pa.ChunkedArray) -> NDArray[np.int32]:
-    """Return 0 for each id, and another number where one is missing."""
-    if not ids.null_count:
-        return np.zeros(len(ids), dtype=np.int32)
-    return np.where(ids.is_valid().to_numpy(), 0, _MISSING).astype(np.int32)
-
-
-def _read_edge_table(
-    source: Source, table: EdgeTable, look_up: _LookUp, progress: Progress | None, problems: Problems
-) -> _Edges | None:
-    import pyarrow as pa
-
-    found = problems.of(source.title, source.line_of)
-    _check_header(source, found)
-    ends = {}
-    for what, given, usual in (("source", table.source, SOURCE), ("target", table.target, TARGET)):
-        name = _find(source, given, usual, what=what, problems=found)
-        if name is None and not given:
-            likely = likely_column(what, source.names)
-            hint = f'did you mean {what} = "{likely}"?' if likely else f'say {what} = "…"'
-            found.add(f"the column '{what}' is missing; {hint} (columns: {', '.join(source.names)})")
-        ends[what] = name
-    weight = _find(source, table.weight, WEIGHT, what="weight", problems=found)
-    first, second = ends["source"], ends["target"]
-    if first is None or second is None or (table.weight and weight is None):
-        return None
-    if first == second:
-        found.add(f"source and target are both the column '{first}'")
-        return None
-    unused = [name for name in source.names if name not in (first, second, weight)]
-    if unused:
-        found.note(f"{_columns(unused)} not used; edges have a source, a target and maybe a weight")
-    number, known = pa.float64(), len(look_up.ids)
-    for _ in range(3):
-        del look_up.ids[known:]
-        types = {first: pa.string(), second: pa.string()} | ({} if weight is None else {weight: number})
-        try:
-            return _collect(source, types, look_up=look_up, problems=found, progress=progress)
-        except WrongTypeError as error:
-            number, wrong = pa.string(), error  # an entry is no number: read texts, and find it
-        except Again:
-            continue  # lines of another length are known now and left out
-    raise wrong
-
-
-def _columns(names: Sequence[str]) -> str:
-    listed = ", ".join(f"'{name}'" for name in names)
-    return f"the columns {listed} are" if len(names) > 1 else f"the column {listed} is"
-
-
-def _collect(
-    source: Source,
-    types: dict[str, pa.DataType],
-    *,
-    look_up: _LookUp,
-    problems: Problems,
-    progress: Progress | None,
-) -> _Edges:
-    """Read the edges of a table, many rows at a time, so that few texts are in memory."""
-    columns = list(types)
-    sources, targets, weights, start = [], [], [], 0
-    lost: list[tuple[str, int]] = []
-    bad: list[tuple[int, str]] = []
-    count_bad = 0
-    for table in _large_tables(source.batches(types, problems=problems, progress=progress)):
-        for name in columns[:2]:
-            if not _can_be_ids(table.column(name).type):
-                problems.add(f"holds {table.column(name).type}, which are no ids", column=name)
-                return _Edges(np.empty(0, np.int32), np.empty(0, np.int32), None)
-        one, other = look_up.rows(table.column(columns[0]), table.column(columns[1]))
-        for name, rows in zip(columns, (one, other), strict=False):
-            lost += [(name, start + int(row)) for row in np.flatnonzero(rows == _MISSING)]
-        sources.append(one)
-        targets.append(other)
-        if len(columns) == 3:
-            if not _can_be_ids(table.column(columns[2]).type):  # the same types: numbers, also as texts
-                problems.add(f"holds {table.column(columns[2]).type}; weights are numbers", column=columns[2])
-                return _Edges(np.empty(0, np.int32), np.empty(0, np.int32), None)
-            values, wrong = _weights(table.column(columns[2]))
-            weights.append(values)
-            count_bad += len(wrong)
-            room = max(0, _MOST_ROWS - len(bad))
-            bad += [(start + row, _weight_text(table.column(columns[2])[row].as_py())) for row in wrong[:room].tolist()]
-        start += len(table)
-    for name, row in lost[:_MOST_ROWS]:
-        problems.add("the id is missing; every edge needs two", row=row, column=name)
-    if len(lost) > _MOST_ROWS:
-        problems.add(f"{len(lost) - _MOST_ROWS:,} more ids are missing")
-    for row, text in bad:
-        problems.add(text, row=row, column=columns[2])
-    if count_bad > len(bad):
-        problems.add(f"{count_bad - len(bad):,} more rows have this problem", column=columns[2])
-    if start == 0:
-        problems.add("the table has no rows")
-        return _Edges(np.empty(0, np.int32), np.empty(0, np.int32), None)
-    return _Edges(_joined(sources), _joined(targets), _joined(weights) if weights else None)
-
-
-def _large_tables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield the batches again, many rows at a time: a look-up prepares all names each time."""
-    import pyarrow as pa
-
-    held: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        held.append(batch)
-        rows += batch.num_rows
-        if rows >= _LOOK_UP_ROWS:
-            yield pa.Table.from_batches(held)
-            held, rows = [], 0
-    if rows:
-        yield pa.Table.from_batches(held)
-
-
-def _can_be_ids(arrow: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    types = pa.types
-    if types.is_dictionary(arrow):
-        return _can_be_ids(arrow.value_type)
-    is_text = types.is_string(arrow) or types.is_large_string(arrow) or types.is_string_view(arrow)
-    is_number = types.is_integer(arrow) or types.is_floating(arrow) or types.is_decimal(arrow)
-    return bool(is_text or is_number or types.is_null(arrow))
-
-
-def _weights(values: pa.ChunkedArray) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Return weights as float32, and the rows whose weight is missing, no number, not above 0 or infinite."""
-    import pyarrow as pa
-    from pyarrow import compute
-
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
-        texts = compute.utf8_trim_whitespace(values.cast(pa.string()))
-        # What Arrow takes for a number. NumPy would take more, such as 1_000.
-        is_number = compute.match_substring_regex(texts, r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$")
-        values = compute.if_else(is_number, texts, None).cast(pa.float64())
-    numbers = values.cast(pa.float64(), safe=False).to_numpy()
-    with np.errstate(over="ignore"):
-        weights = numbers.astype(np.float32)
-    return weights, np.flatnonzero(~(np.isfinite(weights) & (weights > 0)))
-
-
-def _weight_text(value: Any) -> str:
-    if value is None or value == "":
-        return "the weight is missing; every edge needs one above 0"
-    if isinstance(value, str):
-        try:
-            float(value)
-        except ValueError:
-            return f"the weight is {value!r}; it must be a number"
-    return f"the weight is {value}; it must be finite and above 0"
-
-
-def _tell_edges(edges: _Edges, names: pa.Array, *, nodes: Sequence[_Nodes], problems: Problems) -> _Edges:
-    """Return the edges between known nodes; tell how many others there are, and how many loops."""
-    if nodes:
-        whole = (edges.source >= 0) & (edges.target >= 0)
-        lacking = len(whole) - int(whole.sum())
-        if lacking == len(whole):
-            problems.add(
-                f"none of the {lacking:,} edges joins two ids of the tables of nodes, such as '{names[0].as_py()}': "
-                f"are the columns id, source and target the right ones?"
-            )
-            return edges
-        if lacking:
-            problems.note(f"{lacking:,} of {len(whole):,} edges are left out: an id of theirs is in no table of nodes")
-            weight = None if edges.weight is None else edges.weight[whole]
-            edges = _Edges(edges.source[whole], edges.target[whole], weight)
-    loops = int((edges.source == edges.target).sum())
-    if loops:
-        problems.note(f"{loops:,} edges from a node to itself are left out")
-    if len(names) > LARGEST_ID:
-        problems.add(f"there are {len(names):,} nodes; at most {LARGEST_ID:,} are possible")
-    return edges
 
 
 def _tell_isolated(graph: Graph, problems: Problems) -> None:

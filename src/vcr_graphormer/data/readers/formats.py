@@ -70,6 +70,9 @@ def read_edges(file: Path, problems: Problems | None = None) -> tuple[Column, Co
         third = table.find(WEIGHT)
         _note_unused(table, (first, second, third), problems)
     weight = None if third is None else table.numbers(third, "weight")
+    if weight is not None and (wrong := np.flatnonzero(~(np.isfinite(weight) & (weight > 0)))).size:
+        rule = "every edge needs one that is finite and above 0; drop the edge or correct it"
+        raise GraphError(f"{table.location(int(wrong[0]))}: the weight is {weight[wrong[0]]}; {rule}")
     return table.ids(first, "source"), table.ids(second, "target"), weight
 
 
@@ -161,6 +164,8 @@ def _label_column(table: Table, position: int, *, task: str) -> tuple[Column, li
         return np.array([class_of[str(text)] for text in column], dtype=np.int64), names
     if column.dtype.kind == "f":
         column = np.where(np.isnan(column), -1, column)  # an empty cell is an unknown class
+    elif column.dtype.kind == "i" and len(values := np.unique(column)) == 2 and values[0] == -1:
+        return (column != -1).astype(np.int64), [str(value) for value in values]  # one class alone would be no task
     return column, None
 
 

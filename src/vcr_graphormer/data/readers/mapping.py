@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...base.checks import setting
 from ...base.problems import Problems
-from ...errors import VCRError
+from ...errors import GraphError, VCRError, unknown_name
 from ..columns.schema import MOST_PROPOSED, TEXT, distinct, meaning_of_texts
-from .arrow import MAPPED, Again, Source, open_source
+from .arrow import MAPPED, Source, open_source
+from .text import Again
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # Words in the names of columns that tell what a column is, the surest first.
 _WORDS = {
@@ -25,6 +29,7 @@ _WORDS = {
 }
 
 _MOSTLY = 0.8  # of the entries of a column are ids of another table: it is an end of edges
+MOST_ROWS = 5  # rows with the same kind of problem that are named one by one
 _OUTPUT = {"node", "part"}  # columns of what `predict` and `embed` write, often beside the data
 
 
@@ -67,8 +72,8 @@ class EdgeTable:
     source, target : str
         The columns of node ids. Default: `source`, `src` or `from`; `target`, `dst` or `to`.
     weight : str
-        The column of weights, which must be above 0. Weights of repeated edges add up. Default: `weight`, `w` or
-        `edge_weight`, if there is one; otherwise all edges count alike.
+        The column of weights, which must be above 0. Weights of repeated edges add up, also of both directions of an
+        undirected edge. Default: `weight`, `w` or `edge_weight`, if there is one; otherwise all edges count alike.
     """
 
     file: str = setting("", "the table: .csv, .tsv, .txt, .parquet, .feather or .jsonl")
@@ -85,6 +90,49 @@ def likely_column(what: str, names: Sequence[str], taken: Sequence[str | None] =
     """
     free = [name for name in names if name not in taken]
     return next((name for word in _WORDS[what] for name in free if word in _words(name)), None)
+
+
+def guarded(read: Callable[..., Any], source: Source, *arguments: Any) -> Any:
+    """Read one table; what is wrong with it joins the problems, so that the other tables are read, too."""
+    problems: Problems = arguments[-1]
+    before = len(problems.texts)
+    try:
+        found = read(source, *arguments)
+    except VCRError as error:
+        problems.add(str(error))
+        return None
+    return found if len(problems.texts) == before else None
+
+
+def find_column(source: Source, given: str, usual: Sequence[str], *, what: str, problems: Problems) -> str | None:
+    """Return the column that is meant: the given one, or the first of the usual names, case ignored."""
+    if given:
+        if given not in source.names:
+            problems.add(f"{what}: {unknown_name('column', given, source.names)}")
+            return None
+        return given
+    lowered = {name.lower(): name for name in reversed(source.names)}
+    return next((lowered[name] for name in usual if name in lowered), None)
+
+
+def check_header(source: Source) -> None:
+    """Refuse two columns of one name."""
+    names = source.names
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            raise GraphError(f"{source.title}: {names.count(name)} columns are called '{name}'; rename all but one")
+
+
+def can_be_ids(arrow: pa.DataType) -> bool:
+    """Return whether values of this type, texts or numbers, can name nodes."""
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_dictionary(arrow):
+        return can_be_ids(arrow.value_type)
+    is_text = types.is_string(arrow) or types.is_large_string(arrow) or types.is_string_view(arrow)
+    is_number = types.is_integer(arrow) or types.is_floating(arrow) or types.is_decimal(arrow)
+    return bool(is_text or is_number or types.is_null(arrow))
 
 
 def tables_in(folder: Path) -> list[Path]:
@@ -145,7 +193,7 @@ def _first_ids(table: Source, edge: EdgeTable) -> list[str]:
     import pyarrow as pa
 
     try:
-        batch = next(table.batches({edge.source: pa.string()}, problems=Problems()), None)
+        batch = next(table.map(lambda part: part, {edge.source: pa.string()}, problems=Problems()), None)
     except Again:  # lines that cannot be read are told later
         return []
     return [] if batch is None else batch.column(0).cast(pa.string()).drop_null().unique().to_pylist()

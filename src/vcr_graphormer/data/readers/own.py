@@ -363,8 +363,11 @@ def _assemble(pieces: Pieces, directed: bool, *, task: str, ids: str, name: str)
     # A schema of numbers: an empty cell is a missing value, and later data is matched by the names of columns.
     columns = pieces.feature_names
     schema = None if columns is None else Schema(tuple(SchemaColumn(column) for column in columns))
+    ends = np.stack([pieces.source, pieces.target])
+    if pieces.weight is not None and not directed:
+        ends.sort(axis=0)  # so that both directions of an edge add up, as in every table
     return Graph.from_edges(
-        np.stack([pieces.source, pieces.target]),
+        ends,
         num_nodes,
         edge_weight=pieces.weight,
         schema=schema,

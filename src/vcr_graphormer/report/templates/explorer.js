@@ -255,6 +255,13 @@ function aloneText(node, tokens, data) {
     const name = data.classes?.[node.explainedNumber] ?? node.explainedNumber;
     return `${start} the probability of ${name} would be ${after} instead of ${before}.`;
   }
+  const { threshold, precision_recall: curve } = data;
+  if (threshold?.chosen && curve && data.classes?.length === 2) { // the more probable class may not be the one that is said
+    const said = node.alone === node.predicted ? `still say ${node.predicted}` : `say ${node.alone} instead of ${node.predicted}`;
+    const [low, high] = node.predicted === curve.class ? [after, before] : percents(1 - without, 1 - whole);
+    return `${start} the model would ${said}: ${curve.class} has ${low} instead of ${high} and is said from ${
+      percent(threshold.value)} on.`;
+  }
   if (node.alone === node.predicted) {
     return `${start} the model would still say ${node.predicted}, with ${after} instead of ${before}.`;
   }
