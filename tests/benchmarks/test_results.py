@@ -131,7 +131,7 @@ def test_tables_of_the_default_and_of_averages(monkeypatch: pytest.MonkeyPatch) 
     # What was chosen by all graphs is the default.
     ranks = study.mean_ranks(judged, study.TWELVE)
     assert min(ranks, key=lambda name: ranks[name]) == "self-loops"
-    graph = vcr.generate(300, 900, num_classes=3, num_features=120)
+    graph = vcr.generate(300, 900, classes=3, features=120)
     split = vcr.Split.random(graph.labels)
     chosen = study.settings_of(study.CANDIDATES["self-loops"], graph, split, 0)
     assert (

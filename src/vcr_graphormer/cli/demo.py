@@ -32,8 +32,8 @@ def demo(
     assert split is not None  # digits have labels
     describe(graph, split)
     say(
-        "2. turn every image into a list of 36 tokens: itself, 3 hops, and 8 neighbours each by structure, content, links\n"
-        "   and features. Train a transformer on the lists of the training images"
+        "2. turn every image into a list of 36 tokens: itself, 3 hops, and 8 neighbours each by structure, content,\n"
+        "   links and features. Train a transformer on the lists of the training images"
     )
     mark = out / "demo"  # a file that marks the run of a demo: only such a run is replaced
     has_old_demo = mark.is_file()
