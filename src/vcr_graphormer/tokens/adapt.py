@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -49,4 +50,7 @@ def adapt_tokens(config: TokenConfig, graph: Graph, train: NDArray[np.int64] | N
     if graph.features is None:
         hops = 0
     chosen: dict[str, Any] = {"hops": hops, "clusters": clusters, "content_clusters": clusters}
-    return replace(config, **{name: chosen[name] for name in unresolved(config)})
+    resolved = replace(config, **{name: chosen[name] for name in unresolved(config)})
+    if config.partitioner == "auto":
+        return replace(resolved, partitioner="kaminpar" if find_spec("kaminpar") is not None else "metis")
+    return resolved
