@@ -1,11 +1,12 @@
-"""METIS and propagation as partitioners: edges cut, balance, seconds, memory, and the recall of rankings on them.
+"""METIS, KaMinPar and propagation as partitioners: edges cut, balance, seconds, memory, recall of rankings on them.
 
     python -m benchmarks partitioners --data ROOT --folder FOLDER
 
 The numbers of clusters are the authors', and that of the coarse clusters of the rankings. Value recall@20 of 100
 sources is on the graph with these super nodes; the same partitioner makes the coarse clusters. FOLDER, which is
 optional, is one that `python -m benchmarks scale --keep` left: its largest graph is partitioned too, without recall,
-since its exact ranking would take hours. Writes results/partitioners.json.
+since its exact ranking would take hours. Seconds are those of the processor; all three have one thread. Writes
+results/partitioners.json, and keeps there what is not measured this time.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from benchmarks.common import (
     markdown_table,
     new_parser,
     print_table,
+    read_rows,
     variant_config,
     write_result,
 )
@@ -42,14 +44,14 @@ def measure(name: str, root: str, partitioner: str, count: int, recall: bool) ->
     largest = int(np.asarray(graph.indices).max())  # read the edges now, so that they do not count
     assert largest < graph.num_nodes
     reset_peak_memory()
-    before, start = peak_memory(), time.perf_counter()
+    before, start = peak_memory(), time.process_time()
     connections = vcr.structure_connections(graph, count, partitioner=partitioner)
-    row = {"graph": name, "clusters": count, "partitioner": partitioner, "seconds": time.perf_counter() - start}
+    row = {"graph": name, "clusters": count, "partitioner": partitioner, "seconds": time.process_time() - start}
     row |= {"edges_cut": cut(graph, connections.assignment)}
     row |= {"largest_over_mean": float(connections.sizes.max() * count / graph.num_nodes)}
-    start = time.perf_counter()
+    start = time.process_time()
     coarse = coarse_clusters(graph, partitioner=partitioner)
-    row |= {"coarse_clusters": int(coarse.max()) + 1, "coarse_seconds": time.perf_counter() - start}
+    row |= {"coarse_clusters": int(coarse.max()) + 1, "coarse_seconds": time.process_time() - start}
     row |= {"coarse_edges_cut": cut(graph, coarse)}
     used = peak_memory() - before
     row |= {"bytes_per_arc": used / graph.num_arcs, "bytes_per_node": used / graph.num_nodes}
@@ -102,7 +104,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Cut every graph by both partitioners, each in a process of its own."""
+    """Cut every graph by all partitioners, each in a process of its own."""
     arguments = make_parser().parse_args()
     cases = [(name, arguments.data, variant_config(name, "paper").tokens.clusters, True) for name in arguments.graphs]
     if arguments.folder is not None:
@@ -114,5 +116,7 @@ def main() -> None:
             rows.append(in_a_process(measure, name, root, partitioner, count, recall))
             print_table(rows[-1:])
     for row in rows:
-        row["graph"] = "Amazon2M's shape" if row["graph"] == "graph" else row["graph"]
-    write_result(arguments.out, {"rows": rows})
+        size = "" if row["graph"] != "graph" or float(largest.name) == 1 else f" × {largest.name}"
+        row["graph"] = f"Amazon2M's shape{size}" if row["graph"] == "graph" else row["graph"]
+    kept = [row for row in read_rows(arguments.out) if row["graph"] not in {row["graph"] for row in rows}]
+    write_result(arguments.out, {"rows": rows + kept})

@@ -1,5 +1,6 @@
 """Clusters without METIS's memory: against the slow twin, balanced, nearly as few cut edges, seeded."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import graphs, naive
-from vcr_graphormer import Graph, exact_pagerank, generate, rank, structure_connections
+from tests.support.plain import token_config
+from vcr_graphormer import ConfigError, Graph, exact_pagerank, generate, rank, structure_connections
 from vcr_graphormer.ranking.kernels.propagation import contract, join_neighbours
-from vcr_graphormer.ranking.partitioners import cut_by_propagation
+from vcr_graphormer.ranking.partitioners import cut_by_kaminpar, cut_by_propagation
 from vcr_graphormer.ranking.second_level import coarse_clusters
+from vcr_graphormer.tokens.adapt import adapt_tokens
 
 NO_WEIGHTS = np.empty(0, dtype=np.float32)
 
@@ -71,19 +74,21 @@ def test_heavy_edges_are_kept_together(unit: float) -> None:
     nodes = np.arange(80)
     weight = np.where(nodes % 2 == 0, 100.0, 1.0) * unit
     ring = Graph.from_edges([nodes, (nodes + 1) % 80], edge_weight=weight)
-    clusters = structure_connections(ring, 4, partitioner="propagation").assignment
-    assert (clusters[::2] == clusters[1::2]).all()
+    for partitioner in ("propagation", "kaminpar"):
+        clusters = structure_connections(ring, 4, partitioner=partitioner).assignment
+        assert (clusters[::2] == clusters[1::2]).all()
 
 
 @pytest.mark.parametrize("make", graphs.TINY)
 @pytest.mark.parametrize("directed", [False, True])
-def test_every_node_of_tiny_graphs_has_a_cluster(make: Callable[[], Graph], directed: bool) -> None:
+@pytest.mark.parametrize("partitioner", ["propagation", "kaminpar"])
+def test_every_node_of_tiny_graphs_has_a_cluster(make: Callable[[], Graph], directed: bool, partitioner: str) -> None:
     graph = make()
     if directed:
         rows = np.repeat(np.arange(graph.num_nodes), graph.degrees)
         graph = Graph.from_edges([rows, graph.indices], graph.num_nodes, directed=True)
     for count in range(1, graph.num_nodes + 1):
-        connections = structure_connections(graph, count, partitioner="propagation")
+        connections = structure_connections(graph, count, partitioner=partitioner)
         assert connections.sizes.sum() == graph.num_nodes
         assert connections.assignment.min() >= 0
         if 4 * count <= graph.num_nodes:  # METIS balances badly where clusters have but a few nodes
@@ -96,11 +101,36 @@ def test_a_memory_map_is_read_where_it_lies(tmp_path: Path) -> None:
     np.testing.assert_array_equal(cut_by_propagation(Graph.open(tmp_path / "graph"), 5), cut_by_propagation(graph, 5))
 
 
-def test_rankings_on_these_clusters_find_the_exact_neighbours() -> None:
+@pytest.mark.parametrize("partitioner", ["propagation", "kaminpar"])
+def test_rankings_on_these_clusters_find_the_exact_neighbours(partitioner: str) -> None:
     graph = generate(3000, 15_000, classes=5, homophily=0.7, seed=3)
-    connections = structure_connections(graph, 10, partitioner="propagation")
-    assert coarse_clusters(graph, partitioner="propagation").max() + 1 >= 100
+    connections = structure_connections(graph, 10, partitioner=partitioner)
+    assert coarse_clusters(graph, partitioner=partitioner).max() + 1 >= 100
     sources = np.arange(0, 3000, 100)
-    found = rank(graph, connections, k=10, sources=sources, partitioner="propagation")
+    found = rank(graph, connections, k=10, sources=sources, partitioner=partitioner)
     exact = exact_pagerank(graph, connections, sources)[:, :3000]
     assert naive.value_recall(found.ids, exact, sources, 10) >= 0.99
+
+
+def test_kaminpar_finds_balanced_clusters_by_seed_and_without_directions() -> None:
+    graph = generate(3000, 30_000, classes=6, homophily=0.9, seed=0)
+    first = cut_by_kaminpar(graph, 6, seed=0)
+    assert np.bincount(first, minlength=6).max() <= 1.03 * 500 + 1
+    assert cut(graph, first) <= cut(graph, structure_connections(graph, 6).assignment)
+    np.testing.assert_array_equal(first, cut_by_kaminpar(graph, 6, seed=0))
+    assert cut_by_kaminpar(graph, 6, seed=1).tobytes() != first.tobytes()
+    # Each edge once, in one direction: the graph without directions is the same.
+    source = np.repeat(np.arange(3000), graph.degrees)
+    forward = source < graph.indices
+    directed = Graph.from_edges(np.stack([source, graph.indices])[:, forward], 3000, directed=True)
+    np.testing.assert_array_equal(cut_by_kaminpar(directed, 6, seed=0), first)
+
+
+def test_auto_is_kaminpar_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, config = graphs.path(20), token_config(partitioner="auto")
+    assert adapt_tokens(config, graph, None).partitioner == "kaminpar"
+    monkeypatch.setattr("vcr_graphormer.tokens.adapt.find_spec", lambda name: None)
+    assert adapt_tokens(config, graph, None).partitioner == "metis"
+    monkeypatch.setitem(sys.modules, "kaminpar", None)
+    with pytest.raises(ConfigError, match="not installed: pip install kaminpar, or use metis"):
+        cut_by_kaminpar(graph, 2)

@@ -313,6 +313,19 @@ def test_out_of_memory_says_what_to_lower(
         vcr.train(graph, split, CONFIG, tmp_path / "run", device="cpu")
 
 
+def test_threads_hold_for_training_too(graph: Graph, split: Split, tmp_path: Path) -> None:
+    before, seen = torch.get_num_threads(), list[int]()
+
+    def look(row: dict[str, Any]) -> None:
+        seen.append(torch.get_num_threads())
+
+    how: dict[str, Any] = {"device": "cpu", "baselines": "none", "on_epoch": look, "threads": before + 1}
+    run = vcr.train(graph, split, CONFIG, tmp_path / "run", **how)
+    assert seen == [before + 1] * 5
+    assert run.metrics["device"] == f"cpu, {before + 1} threads"
+    assert torch.get_num_threads() == before
+
+
 @pytest.mark.parametrize(("name", "seeds", "low", "high"), [("Cora", 2, 0.83, 0.885), ("Photo", 1, 0.935, 0.965)])
 def test_the_papers_variant_on_real_data(
     data_root: Path, tmp_path: Path, name: str, seeds: int, low: float, high: float

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
+from ..base.machine import wait_passively
 from ..errors import ProcessError, VCRError
 from .data import datasets, settings
 from .demo import demo
@@ -65,6 +66,7 @@ for command in (
 
 def main() -> None:
     """Run the command line; every error is one line, without a traceback."""
+    wait_passively()
     warnings.showwarning = _show_warning
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -77,7 +77,10 @@ Scheduler = Annotated[
     ),
 ]
 Threads = Annotated[
-    int | None, typer.Option("--threads", metavar="N", help="Threads for the token lists (default: all cores).")
+    int | None,
+    typer.Option(
+        "--threads", metavar="N", help="Threads for token lists, and for training on a CPU (default: all cores)."
+    ),
 ]
 Baselines = Annotated[
     str | None,

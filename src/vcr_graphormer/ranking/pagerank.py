@@ -31,6 +31,7 @@ FORMAT_VERSION = 1
 KIND = "ranker"
 # Bytes per arc or node, measured on generated graphs of 0.6 to 62 million edges (results/scale.json).
 METIS_PER_ARC = 85
+KAMINPAR_PER_ARC = 25
 PARTITION_PER_NODE = 200
 VECTORS_PER_NODE = 330
 THREAD_PER_NODE = 40
@@ -202,8 +203,8 @@ class Ranker(Closing):
     @classmethod
     def memory(cls, graph: Graph, threads: int, partitioner: str) -> dict[str, int]:
         """Return about how many bytes clusters and rankings need, without the graph."""
-        by_metis = partitioner == "metis"
-        clusters = METIS_PER_ARC * graph.num_arcs if by_metis else PARTITION_PER_NODE * graph.num_nodes
+        per_arc = {"metis": METIS_PER_ARC, "kaminpar": KAMINPAR_PER_ARC}.get(partitioner)
+        clusters = PARTITION_PER_NODE * graph.num_nodes if per_arc is None else per_arc * graph.num_arcs
         rankings = (VECTORS_PER_NODE + THREAD_PER_NODE * threads) * graph.num_nodes
         rankings += WEIGHTS_PER_ARC * graph.num_arcs if graph.weights is not None else 0
         return {"clusters": clusters, "rankings": rankings}

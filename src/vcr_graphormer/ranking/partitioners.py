@@ -1,4 +1,4 @@
-"""Partitioners, which divide a graph into balanced clusters with few edges between them: METIS and propagation.
+"""Partitioners, which divide a graph into balanced clusters with few edges between them: METIS, KaMinPar, propagation.
 
 METIS keeps several copies of the graph. Propagation does without. Each node first joins the small cluster (piece) of
 most of its neighbours, up to a size (Meyerhenke, Sanders and Schulz, 2014). That reads the arcs once per pass, also
@@ -9,13 +9,15 @@ heaviest edges, so that all together are a few per node of the whole graph.
 from __future__ import annotations
 
 import heapq
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..data.graph import Graph
-from ..errors import GraphError
+from ..errors import ConfigError, GraphError
 
 HEAVIEST_EDGE = 1000  # METIS takes whole numbers as weights: the heaviest edge of a graph gets this one
 PASSES = 8  # of label propagation over all nodes, at most
@@ -26,21 +28,67 @@ SLACK = 1.03  # largest size of a cluster relative to the mean, as in METIS's k-
 PIECES = 32
 # METIS takes whole numbers as weights: the heaviest edge gets this one.
 LARGEST_WEIGHT = 1e6
+_ARCS_AT_ONCE = 1 << 24  # written to the file that KaMinPar reads
+_NO_NODE_WEIGHTS, _NO_EDGE_WEIGHTS = 2, 1  # bits of the first number of that file
 
 
 def cut_by_metis(graph: Graph, count: int, seed: int = 0, *, recursive: bool = False) -> NDArray[np.int32]:
     """Divide the nodes into `count` clusters by METIS, which ignores direction; its memory grows with the arcs."""
     import pymetis
 
+    indptr, indices, weights = _symmetric(graph)
+    csr = pymetis.CSRAdjacency(indptr.astype(np.int64), indices.astype(np.int64))
+    return _call_metis(count, csr, seed, eweights=weights, recursive=recursive)
+
+
+def _symmetric(graph: Graph) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64] | None]:
+    """Return indptr, indices and whole weights of the graph without directions; None if all edges weigh the same.
+
+    METIS aborts the interpreter on an asymmetric matrix.
+    """
+    if graph.weights is None and not graph.directed:
+        return np.asarray(graph.indptr), np.asarray(graph.indices), None
     adjacency = graph.to_scipy()
     if graph.directed:
-        # METIS aborts the interpreter on an asymmetric matrix.
         adjacency = adjacency.maximum(adjacency.T).tocsr()
     weights = None
     if graph.weights is not None:
         weights = np.maximum(1, np.rint(HEAVIEST_EDGE * adjacency.data / adjacency.data.max())).astype(np.int64)
-    csr = pymetis.CSRAdjacency(adjacency.indptr.astype(np.int64), adjacency.indices.astype(np.int64))
-    return _call_metis(count, csr, seed, eweights=weights, recursive=recursive)
+    return adjacency.indptr, adjacency.indices, weights
+
+
+def cut_by_kaminpar(graph: Graph, count: int, seed: int = 0) -> NDArray[np.int32]:
+    """Divide the nodes into `count` clusters by KaMinPar, which ignores direction; its memory grows with the arcs.
+
+    One thread: with several, it finds other clusters every time (docs/log.md).
+    """
+    try:
+        import kaminpar
+    except ImportError as error:
+        raise ConfigError(
+            "tokens.partitioner is 'kaminpar' but it is not installed: pip install kaminpar, or use metis"
+        ) from error
+
+    kaminpar.reseed(int(seed))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "graph.parhip"
+        _write_parhip(file, *_symmetric(graph))
+        loaded = kaminpar.load_graph(str(file), kaminpar.GraphFileFormat.PARHIP, compress=False)
+    program = kaminpar.KaMinPar(1, kaminpar.context_by_name("fast"))
+    return np.array(program.compute_partition(loaded, k=count, eps=SLACK - 1), dtype=np.int32)
+
+
+def _write_parhip(file: Path, indptr: NDArray[Any], indices: NDArray[Any], weights: NDArray[np.int64] | None) -> None:
+    """Write a graph in the binary format of ParHIP: three numbers, the place of each row in the file, arcs, weights."""
+    nodes, arcs = len(indptr) - 1, len(indices)
+    first = 8 * (3 + nodes + 1)
+    version = _NO_NODE_WEIGHTS | (_NO_EDGE_WEIGHTS if weights is None else 0)
+    with file.open("wb") as handle:
+        np.array([version, nodes, arcs], dtype=np.uint64).tofile(handle)
+        (np.asarray(indptr).astype(np.uint64) * 8 + first).tofile(handle)
+        for values in (indices,) if weights is None else (indices, weights):
+            for start in range(0, arcs, _ARCS_AT_ONCE):
+                values[start : start + _ARCS_AT_ONCE].astype(np.uint64).tofile(handle)
 
 
 def _call_metis(count: int, adjacency: Any, seed: int, **how: Any) -> NDArray[np.int32]:

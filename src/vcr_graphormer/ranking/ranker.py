@@ -71,7 +71,7 @@ class Preparation(TypedDict, total=False):
     seed : int
         Seed of these clusters.
     partitioner : str
-        What makes these clusters: `metis`, or `propagation`, whose memory does not grow with the edges.
+        What makes these clusters: `metis`, `kaminpar`, or `propagation`, whose memory does not grow with the edges.
     threads : int or None
         Default: all cores this process may use. No result depends on it.
     budget : int

@@ -34,7 +34,7 @@ from ..tokens.build import check_tokens, tokenize
 from ..tokens.kinds import Kind, resolve
 from ..tokens.store import TokenStore
 from ..training.checkpoint import save_tensors
-from ..training.devices import find_device
+from ..training.devices import find_device, torch_threads
 from ..training.inference import compute
 from ..training.processes import Processes, agent_name
 from ..training.trainer import Examples, OnEpoch, Trainer
@@ -53,7 +53,8 @@ class Watched(TypedDict, total=False):
     Attributes
     ----------
     threads : int or None
-        Threads that make token lists; default: all cores.
+        Threads that make token lists, and that train on a CPU; default: all cores. Their number decides how sums are
+        rounded in training.
     progress : callable, bool or None
         Called with (stage, done, total), in the first process only. By default bars show stages and epochs on a
         terminal and in a notebook; False turns them off.
@@ -262,7 +263,7 @@ def resume(
         lock = processes.first(lambda: claim(run.path / RUN_FILE))
         try:
             own = watched if processes.is_first else Watched(threads=None, progress=False)
-            with bars(own.get("progress")) as show:
+            with bars(own.get("progress")) as show, torch_threads(watched.get("threads")):
                 if not processes.agree(lambda: run.finished):  # another process may have finished it meanwhile
                     with torch.random.fork_rng(devices=[run.device] if run.device.type == "cuda" else []):
                         _execute(run, processes, kinds=kinds, watched=own, progress=show)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -55,4 +56,7 @@ def adapt_tokens(config: TokenConfig, graph: Graph, train: NDArray[np.int64] | N
     chosen: dict[str, Any] = {"hops": hops, "clusters": clusters, "content_clusters": clusters}
     chosen["link_tokens"] = 0 if config.content == "links" else compared
     chosen["nearest_tokens"] = 0 if graph.features is None else compared
-    return replace(config, **{name: chosen[name] for name in unresolved(config)})
+    resolved = replace(config, **{name: chosen[name] for name in unresolved(config)})
+    if config.partitioner == "auto":
+        return replace(resolved, partitioner="kaminpar" if find_spec("kaminpar") is not None else "metis")
+    return resolved

@@ -10,6 +10,7 @@ from ..base.checks import AUTO, check_choice, check_seed, check_whole, setting
 from ..ranking.connections import PARTITIONERS
 from ..ranking.exact import TOLERANCE, check_restart, check_tolerance
 
+CHOICES_OF_PARTITIONERS = ("auto", *PARTITIONERS)
 CONTENTS = ("auto", "labels", "features", "links")
 SCORE_TYPES = ("float32", "float16")
 
@@ -28,7 +29,8 @@ class TokenConfig:
     clusters : int
         METIS clusters, one super node each; the paper's s̄. 0 ranks on the graph as it is.
     partitioner : str
-        What makes clusters: `metis`, or `propagation`, whose memory does not grow with the edges.
+        What makes clusters: `metis`, `kaminpar` (faster, to be installed), or `propagation`, whose memory does not grow
+        with the edges. `auto`: kaminpar where it is installed, else metis.
     structure_tokens : int
         Structure-aware neighbours; the paper's k̄.
     content_tokens : int
@@ -57,7 +59,7 @@ class TokenConfig:
 
     hops: int = setting(AUTO, "hop tokens: features averaged over 1 … L steps (L); auto: 3, more if few labels")
     clusters: int = setting(AUTO, "METIS clusters, one super node each; 0: no super nodes (s̄); auto: by nodes")
-    partitioner: str = setting("metis", "what makes clusters: metis, or propagation (memory does not grow with edges)")
+    partitioner: str = setting("metis", "what makes clusters: metis, kaminpar, propagation (least memory) or auto")
     structure_tokens: int = setting(8, "neighbours by PageRank with a super node per cluster (k̄)")
     content_tokens: int = setting(8, "neighbours by PageRank with a super node per label (k̂)")
     link_tokens: int = setting(AUTO, "neighbours that link to the same nodes; auto: 8, none in very large graphs")
@@ -80,7 +82,7 @@ class TokenConfig:
         check_restart(self.restart)
         check_tolerance(self.tolerance)
         check_seed(self.seed)
-        check_choice(self, "tokens", "partitioner", PARTITIONERS)
+        check_choice(self, "tokens", "partitioner", CHOICES_OF_PARTITIONERS)
         check_choice(self, "tokens", "content", CONTENTS)
         check_choice(self, "tokens", "score_type", SCORE_TYPES)
         return self

@@ -84,7 +84,7 @@ def check_resources(
     stage = max(memory, key=lambda name: memory[name], default="")
     if stage and memory[stage] > free:
         ways = ["a machine with more"]
-        if stage == "clusters" and config.partitioner == "metis":
+        if stage == "clusters" and config.partitioner != "propagation":
             ways.insert(0, "tokens.partitioner=propagation")
         elif threads > 1 and needed_memory(graph, config, 1, kinds).get(stage, free) < free:
             ways.insert(0, "fewer threads")

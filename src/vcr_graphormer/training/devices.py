@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from ..base.machine import default_threads
 from ..errors import ConfigError
 from ..model.config import ModelConfig
 
@@ -46,6 +47,20 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
     if name == "auto":
         return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
     return torch.bfloat16 if name == "bfloat16" else torch.float32
+
+
+@contextmanager
+def torch_threads(count: int | None) -> Iterator[None]:
+    """Let torch use this number of threads meanwhile; None changes nothing. Sums are rounded by their number."""
+    if count is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(default_threads(count))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager
