@@ -191,11 +191,20 @@ def change_array(array: Any, dice: Dice) -> Any:
         return changed
     if way == "type":
         with suppress(ValueError, TypeError):
-            return array.astype(dice.choice((">i4", "<i8", "<f4", ">f8", "|i1", "|S4", "<U3", "?", "<u8", "<c16", "<f2")))
+            return array.astype(
+                dice.choice((">i4", "<i8", "<f4", ">f8", "|i1", "|S4", "<U3", "?", "<u8", "<c16", "<f2"))
+            )
     if way == "order":
         return np.asfortranarray(array[::-1]) if array.ndim else array
     if array.ndim:
-        other = (array[:-1], np.concatenate([array, array]), array[None], array[:0], array.reshape(-1), array[..., None])
+        other = (
+            array[:-1],
+            np.concatenate([array, array]),
+            array[None],
+            array[:0],
+            array.reshape(-1),
+            array[..., None],
+        )
         return dice.choice(other)
     return np.array([array, array])
 
@@ -274,7 +283,9 @@ def _safetensors(content: bytes, dice: Dice) -> bytes:
     if dice.random() < 0.2:
         del arrays[name]
     else:
-        arrays[name] = np.ascontiguousarray(change_array(arrays[name], dice))
+        changed_array = np.ascontiguousarray(change_array(arrays[name], dice))
+        known = changed_array.dtype.kind in "iufb" and changed_array.dtype.isnative
+        arrays[name] = changed_array if known else arrays[name][:0]
     if dice.random() < 0.3 and "about" in about:
         about = {**about, "about": json.dumps(replace_value(json.loads(about["about"]), dice))}
     return tensors.save(arrays, metadata=about)
@@ -347,10 +358,9 @@ def damage(file: Path, dice: Dice, victim: Path) -> str:
     if chance < 0.06:
         _put(file, b"")
         return "empty"
-    if keeping is not None and chance < 0.6 and content:
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            _put(file, keeping(content, dice))
+    changed_well = _change(content, keeping, dice) if keeping is not None and chance < 0.6 and content else None
+    if keeping is not None and changed_well is not None:
+        _put(file, changed_well)
         if dice.random() < 0.9:
             fit_checksums(file)
         return keeping.__name__
@@ -361,6 +371,14 @@ def damage(file: Path, dice: Dice, victim: Path) -> str:
     if dice.random() < 0.5:
         fit_checksums(file)
     return change.__name__
+
+
+def _change(content: bytes, keeping: Callable[[bytes, Dice], bytes], dice: Dice) -> bytes | None:
+    """Return a content with damage that keeps the format; None for damage that the format cannot hold."""
+    with np.errstate(all="ignore"), warnings.catch_warnings(), suppress(Exception):
+        warnings.simplefilter("ignore")
+        return keeping(content, dice)
+    return None
 
 
 def _put(file: Path, content: bytes) -> None:

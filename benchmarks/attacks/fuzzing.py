@@ -1,11 +1,12 @@
 """Run many damaged files through the readers, by batches in forked processes that cost no imports and no compiling.
 
-The parent imports, compiles and writes the samples once. Each child runs a batch of cases. It notes the case it is at in
-memory that it shares with the parent, so that a crash or a hang is known by its case.
+The parent imports, compiles and writes the samples once. Each child runs a batch of cases. It notes the case it is at
+in memory that it shares with the parent, so that a crash or a hang is known by its case.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import mmap
 import os
@@ -32,6 +33,7 @@ ALL: dict[str, Sample] = {**SAMPLES, **SERVED}
 OUTCOMES = ("fine", "refused", "traceback", "payload ran", "crash", "hang")
 BATCH = 500  # cases of one child
 SECONDS_TO_HANG = 60  # for one case, which takes milliseconds
+MOST_LISTED = 50  # failures in the result file
 MOST_MEMORY = 8 << 30  # address space that a child may add; a file that asks for more gets a MemoryError
 
 
@@ -73,16 +75,11 @@ class Findings:
         self.counts = shared[: size - len(OUTCOMES)].reshape(len(self.names), len(OUTCOMES))
         self.now = shared[size:]  # case, sample, time it began
 
-    def table(self) -> dict[str, dict[str, int]]:
-        """Return the counts by sample and outcome; those that are 0 only where they are good news."""
-        return {
-            name: {outcome: int(n) for outcome, n in zip(OUTCOMES, row, strict=True)}
-            for name, row in zip(self.names, self.counts.tolist(), strict=True)
-        }
-
-    def total(self, outcome: str) -> int:
-        """Return how often an outcome was seen in all."""
-        return int(self.counts[:, OUTCOMES.index(outcome)].sum())
+    def result(self) -> dict[str, Any]:
+        """Return the counts by sample and outcome, and the first cases that were not survived."""
+        rows = zip(self.names, self.counts.tolist(), strict=True)
+        counts = {name: dict(zip(OUTCOMES, map(int, row), strict=True)) for name, row in rows}
+        return {"counts": counts, "not survived": self.bad[:MOST_LISTED]}
 
 
 def fuzz(folder: Path, findings: Findings, cases: range, *, end: float) -> None:
@@ -91,7 +88,11 @@ def fuzz(folder: Path, findings: Findings, cases: range, *, end: float) -> None:
     first = cases.start
     while first < cases.stop and time.monotonic() < end:
         stop = min(first + BATCH, cases.stop)
-        status = _in_a_child(lambda start=first, stop=stop: _run_cases(folder, findings, range(start, stop), log), findings)
+        status = _in_a_child(
+            lambda start=first, stop=stop: _run_cases(folder, findings, range(start, stop), log),
+            findings,
+            folder / "stderr.txt",
+        )
         case, sample = int(findings.now[0]), int(findings.now[1])
         if status == 0:
             first = stop
@@ -114,10 +115,10 @@ def attack_by_programs(folder: Path, findings: Findings) -> int:
     log, count = folder / "bad.jsonl", 0
     victim = folder / "ran"
     for place, name in enumerate(findings.names):
-        kinds = list(payloads(str(victim)))
-        files = _files(folder, name)
-        status = _in_a_child(lambda n=name, p=place: _run_programs(folder, findings, n, p, log), findings)
-        count += len(files) * len(kinds)
+        status = _in_a_child(
+            lambda n=name, p=place: _run_programs(folder, findings, n, p, log), findings, folder / "stderr.txt"
+        )
+        count += len(files(folder, name)) * len(payloads(str(victim)))
         if status:
             findings.counts[place, OUTCOMES.index("crash")] += 1
             findings.bad.append({"sample": name, "crash": status, "way": "payload"})
@@ -141,23 +142,29 @@ def _restore(folder: Path, name: str) -> None:
     _originals[folder / name].restore_folders()
 
 
-def _files(folder: Path, name: str) -> list[Path]:
+def files(folder: Path, name: str) -> list[Path]:
+    """Return the files of a sample that are damaged."""
     inside = folder / name / ALL[name].inside
     return sorted(file for file in _originals[folder / name].contents if file.is_relative_to(inside))
 
 
-def _in_a_child(work: Any, findings: Findings) -> int:
-    """Run a function in a forked process; return 0, or the negative signal that ended it, SIGALRM for a hang."""
+def _in_a_child(work: Any, findings: Findings, crashes: Path) -> int:
+    """Run a function in a forked process; return 0, or the negative signal that ended it, SIGALRM for a hang.
+
+    What the child writes to stderr goes to the file `crashes`.
+    """
     findings.now[2] = time.monotonic()
     child = os.fork()
     if child == 0:
         try:
-            for stream in (1, 2):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            os.dup2(os.open(crashes, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+            faulthandler.enable()
             used = int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE
             resource.setrlimit(resource.RLIMIT_AS, (used + MOST_MEMORY,) * 2)
             work()
         except BaseException:
+            traceback.print_exc()
             os._exit(1)
         os._exit(0)
     while True:
@@ -179,13 +186,13 @@ def _run_cases(folder: Path, findings: Findings, cases: range, log: Path) -> Non
         [place] = dice.choices(range(len(shares)), shares)
         name = findings.names[place]
         findings.now[:] = case, place, time.monotonic()
-        file = dice.choice(_files(folder, name))
+        file = dice.choice(files(folder, name))
         way = damage(file, dice, victim)
         _use(folder, findings, {"case": case, "sample": name, "file": file.name, "way": way}, place, log)
 
 
 def _run_programs(folder: Path, findings: Findings, name: str, place: int, log: Path) -> None:
-    for file in _files(folder, name):
+    for file in files(folder, name):
         for kind, program in payloads(str(folder / "ran")).items():
             findings.now[2] = time.monotonic()
             file.unlink()

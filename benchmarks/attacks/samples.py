@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -21,7 +22,7 @@ import scipy.sparse as sp
 
 import vcr_graphormer as vcr
 from benchmarks.attacks.raw import RAW
-from vcr_graphormer.data.catalogue import DATASETS
+from vcr_graphormer.data.catalogue import DATASETS, Counts, Dataset
 from vcr_graphormer.data.datasets import load_data, load_later
 from vcr_graphormer.report.leaderboard import Leaderboard
 from vcr_graphormer.runs.config import load_config, to_toml
@@ -303,16 +304,16 @@ class _StopError(Exception):
     """Ends a training in the middle."""
 
 
-def _write_checkpoint(folder: Path) -> None:
+def interrupted(folder: Path, config: vcr.Config, of: vcr.Graph) -> None:
+    """Write a run that was stopped after its first epoch, with its checkpoint."""
+
     def stop(row: dict[str, float]) -> None:
         if row["epoch"] == 2:
             raise _StopError
 
-    with_two: dict[str, Any] = {"device": "cpu", "threads": 1, "baselines": "none"}
-    try:
-        vcr.train(graph(), split(), CONFIG, folder / "run", on_epoch=stop, **with_two)
-    except _StopError:
-        return
+    how: dict[str, Any] = {"device": "cpu", "threads": 1, "baselines": "none"}
+    with suppress(_StopError):
+        vcr.train(of, split(), config, folder, on_epoch=stop, **how)
 
 
 def _use_checkpoint(folder: Path) -> None:
@@ -360,10 +361,19 @@ def _use_search(folder: Path) -> None:
 # ---------------------------------------------------------------- all of them
 
 
+class _AnySize(Dataset):
+    """A published dataset in miniature."""
+
+    def _check(self, counts: Counts, exact: bool) -> None:
+        pass
+
+
 def _published(name: str) -> Sample:
+    dataset = _AnySize(**vars(DATASETS[name]))
+
     def use(folder: Path) -> None:
-        DATASETS[name].source(folder).read(folder, False, name)  # type: ignore[union-attr]
-        DATASETS[name].splits(folder)
+        dataset.read(folder, directed=False)
+        dataset.splits(folder)
 
     return Sample(RAW[name], use)
 
@@ -381,14 +391,16 @@ SAMPLES: dict[str, Sample] = {
         f"mapped {ending}": Sample(lambda folder, e=ending: _write_mapped(folder, e), _use_mapped)
         for ending in ("csv", "parquet", "jsonl")
     },
-    "geom-gcn": Sample(lambda folder: RAW["own geom-gcn"](folder), _use_own),
+    "geom-gcn": Sample(RAW["own geom-gcn"], _use_own),
     **{name: _published(name) for name in RAW if name in DATASETS},
     "graph": Sample(_write_graphs, _use_graph, share=4),
     "rankers": Sample(_write_rankers, _use_rankers, share=8),
     "tokens": Sample(_write_tokens, _use_tokens),
     "run": Sample(train, _use_run, share=5),
     "run of tables": Sample(_write_company, _use_company, share=4),
-    "checkpoint": Sample(_write_checkpoint, _use_checkpoint, changes=True, share=1),
+    "checkpoint": Sample(
+        lambda folder: interrupted(folder / "run", CONFIG, graph()), _use_checkpoint, changes=True, share=1
+    ),
     "safetensors": Sample(_write_weights, lambda folder: load_tensors(folder / "weights.safetensors")),
     "settings": Sample(_write_settings, _use_settings),
     "search": Sample(_write_search, _use_search),

@@ -150,14 +150,19 @@ def print_stages(file: Path) -> None:
 def print_leaderboard(tuning: Tuning, rows: int = LISTED_TRIALS) -> None:
     """Print the best trials of a search, and how their settings differ from their recipe."""
     order = "lower is better" if tuning.lower else "higher is better"
-    table = Table(title=f"validation {tuning.metric} of {len(tuning.entries)} trials, {order}")
+    table = Table(title=cell(f"validation {tuning.metric} of {len(tuning.entries)} trials, {order}"))
     for title in ("rank", "recipe", "score", "epochs", "seconds", "changed in the recipe"):
         table.add_column(title, justify="right" if title in ("rank", "score", "epochs", "seconds") else "left")
     for rank, entry in enumerate(tuning.ranked[:rows], start=1):
         changes = ", ".join(f"{name}={value}" for name, value in tuning.changes(entry).items())
         score = _number(entry.score)
         table.add_row(
-            str(rank), entry.recipe, score, str(entry.epochs), f"{entry.seconds:.1f}", cell(entry.error or changes)
+            str(rank),
+            cell(entry.recipe),
+            score,
+            str(entry.epochs),
+            f"{entry.seconds:.1f}",
+            cell(entry.error or changes),
         )
     show(table)
     for name, reason in tuning.skipped.items():

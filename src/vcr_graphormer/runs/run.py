@@ -76,7 +76,7 @@ def _check_about(about: dict[str, Any], folder: Path) -> None:
     right = {
         **{name: isinstance(about[name], str) for name in ("graph", "tokens", "fingerprint")},
         **{name: is_whole(about[name]) and about[name] >= 0 for name in SIZES},
-        "task": about["task"] in TASKS,
+        "task": isinstance(about["task"], str) and about["task"] in TASKS,
         "scale": about["scale"] is None or (isinstance(about["scale"], list) and len(about["scale"]) == 2),
     }
     for name in (name for name, is_right in right.items() if not is_right):
@@ -239,7 +239,7 @@ class Run:
     @cached_property
     def split(self) -> Split:
         """Return training, validation and test nodes."""
-        return Split.from_files(self.path / "split.npz")
+        return Split.from_files(self.path / "split.npz").check(self.about["num_nodes"])
 
     @property
     def tokens_folder(self) -> Path:
