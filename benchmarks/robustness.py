@@ -14,9 +14,9 @@ must end with the bytes of one that was never killed. Cases and times of kills f
     torchrun    two processes that train together
     fuzz        the cases, by batches in forked children
 
-Run it in a file system in memory (`--folder /dev/shm`) to spare the disk. Writes results/robustness.json. Parts
-that are not asked for stay as they are in that file, with the command and the state of the code that they belong to. A single
-case is run again, with its traceback, by `--case NUMBER`.
+Run it in a file system in memory (`--folder /dev/shm`) to spare the disk. Writes results/robustness.json; parts
+that are not asked for stay there, with the command and the state of the code that they belong to. A single case is run
+again, with its traceback, by `--case NUMBER`.
 """
 
 from __future__ import annotations
