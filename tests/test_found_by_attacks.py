@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.feather
 import pytest
 import scipy.sparse as sp
+from benchmarks.attacks.raw import RAW
 
 import vcr_graphormer as vcr
-from benchmarks.attacks.raw import RAW
 from tests.support.damage import edited_manifest, put_array
 from vcr_graphormer import Graph, GraphError, StoreError, VCRError, load_dataset
 from vcr_graphormer.cli.console import print_leaderboard

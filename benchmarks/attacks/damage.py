@@ -127,7 +127,13 @@ def _line(content: bytearray, dice: Dice) -> None:
     place = dice.randrange(len(lines))
     cells = re.split(rb"([,\t; ])", lines[place])
     cells[dice.randrange(len(cells))] = dice.choice(TEXTS)
-    choices = ([lines[place]] * 2, [], [lines[place][: len(lines[place]) // 2]], [b"".join(cells)], [b"".join(cells)])
+    choices: tuple[list[bytes], ...] = (
+        [lines[place]] * 2,
+        [],
+        [lines[place][: len(lines[place]) // 2]],
+        [b"".join(cells)],
+        [b"".join(cells)],
+    )
     lines[place : place + 1] = dice.choice(choices)
     content[:] = b"\n".join(lines)
 

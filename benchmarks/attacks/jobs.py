@@ -21,6 +21,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import vcr_graphormer as vcr
 from benchmarks.attacks.samples import CONFIG, graph, interrupted, split
 from vcr_graphormer.runs.config import to_toml
@@ -73,7 +75,7 @@ def make_workspace(folder: Path) -> None:
     folder.mkdir(parents=True)
     named = graph(named=True)
     named.save(folder / "graph")
-    grown = named.extend(["x0", "x1"], features=named.features[:2], edges=(["x0", "x1", "x0"], ["n5", "n7", "n9"]))
+    grown = named.extend(["x0", "x1"], features=np.ones((2, 5)), edges=(["x0", "x1", "x0"], ["n5", "n7", "n9"]))
     grown.save(folder / "grown")
     config = replace(CONFIG, data=replace(CONFIG.data, dataset="graph"))
     (folder / "settings.toml").write_text(to_toml(config))

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,7 @@ def directed() -> vcr.Graph:
     """Return a graph whose edges have a direction and weights."""
     arcs = graph().to_scipy().tocoo()
     edges = np.stack([arcs.row, arcs.col])[:, ::2]
-    return vcr.Graph.from_edges(edges, NODES, directed=True, weights=1.0 + np.arange(edges.shape[1]) % 3)
+    return vcr.Graph.from_edges(edges, NODES, directed=True, edge_weight=1.0 + np.arange(edges.shape[1]) % 3)
 
 
 def split() -> vcr.Split:
@@ -201,7 +201,7 @@ def _write_archive(folder: Path) -> None:
     parts = split()
     masks = {f"{part}_mask": np.isin(np.arange(NODES), getattr(parts, part)) for part in ("train", "val", "test")}
     arrays = {"edge_index": np.array(_pairs()).T, "features": np.asarray(graph().features)}
-    np.savez_compressed(folder / "graph.npz", labels=np.asarray(graph().labels), **arrays, **masks)
+    np.savez_compressed(folder / "graph.npz", labels=np.asarray(graph().labels), **arrays, **masks)  # type: ignore[arg-type]
     adjacency = graph().to_scipy()
     sp.save_npz(folder / "matrix.npz", sp.csr_matrix(adjacency))
 
@@ -379,16 +379,13 @@ def _published(name: str) -> Sample:
 
 
 SAMPLES: dict[str, Sample] = {
-    **{ending: Sample(lambda folder, e=ending: _write_own(folder, e), _use_own) for ending in ("csv", "tsv", "txt")},
-    **{
-        ending: Sample(lambda folder, e=ending: _write_own(folder, e), _use_own)
-        for ending in ("parquet", "feather", "jsonl")
-    },
+    **{ending: Sample(partial(_write_own, ending=ending), _use_own) for ending in ("csv", "tsv", "txt")},
+    **{ending: Sample(partial(_write_own, ending=ending), _use_own) for ending in ("parquet", "feather", "jsonl")},
     "npy": Sample(_write_arrays, _use_own),
     "npz": Sample(_write_archive, _use_archive),
     "graphml": Sample(_write_graphml, lambda folder: vcr.load_dataset(folder / "graph.graphml")),
     **{
-        f"mapped {ending}": Sample(lambda folder, e=ending: _write_mapped(folder, e), _use_mapped)
+        f"mapped {ending}": Sample(partial(_write_mapped, ending=ending), _use_mapped)
         for ending in ("csv", "parquet", "jsonl")
     },
     "geom-gcn": Sample(RAW["own geom-gcn"], _use_own),

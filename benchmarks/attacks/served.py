@@ -63,7 +63,13 @@ async def _ask(service: Service, path: str, body: bytes) -> tuple[int, bytes]:
     """Return status and body of the answer to one request."""
     sent: list[Any] = []
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "headers": headers}
+    scope: dict[str, Any] = {
+        "type": "http",
+        "method": "POST",
+        "path": path,
+        "raw_path": path.encode(),
+        "headers": headers,
+    }
     scope |= {"query_string": b"", "http_version": "1.1", "scheme": "http", "server": ("here", 80), "client": None}
 
     async def receive() -> dict[str, Any]:

@@ -90,9 +90,7 @@ class Journal:
 
 def _check_record(record: Any) -> None:
     """Raise for a line that does not hold new nodes and edges; what they hold is checked when they are kept again."""
-    keys = {"nodes": {"id"}, "edges": {"source", "target"}}
-    lists = [(record.get(name), needed) for name, needed in keys.items()] if isinstance(record, dict) else [(None, {})]
-    if not all(isinstance(items, list) for items, _ in lists):
-        raise ValueError("a record has nodes and edges")
-    if not all(isinstance(item, dict) and needed <= item.keys() for items, needed in lists for item in items):
-        raise ValueError("a node has an id, an edge a source and a target")
+    for name, needed in {"nodes": {"id"}, "edges": {"source", "target"}}.items():
+        items = record.get(name) if isinstance(record, dict) else None
+        if not isinstance(items, list) or not all(isinstance(item, dict) and needed <= item.keys() for item in items):
+            raise ValueError(f"{name} must be a list of objects with {', '.join(sorted(needed))}")
