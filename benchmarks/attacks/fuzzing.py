@@ -144,8 +144,9 @@ def _restore(folder: Path, name: str) -> None:
 
 def files(folder: Path, name: str) -> list[Path]:
     """Return the files of a sample that are damaged."""
-    inside = folder / name / ALL[name].inside
-    return sorted(file for file in _originals[folder / name].contents if file.is_relative_to(inside))
+    inside, only = folder / name / ALL[name].inside, ALL[name].only
+    found = [file for file in _originals[folder / name].contents if file.is_relative_to(inside)]
+    return sorted(file for file in found if not only or file.name in only)
 
 
 def _in_a_child(work: Any, findings: Findings, crashes: Path) -> int:

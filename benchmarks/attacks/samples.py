@@ -31,6 +31,7 @@ from vcr_graphormer.runs.tuning import ABOUT_FILE, TRIALS_FILE, Tuning
 from vcr_graphormer.training.checkpoint import load_tensors, save_tensors
 
 NODES = 60
+TEXTS = ("metrics.json", "run.json", "history.jsonl", "config.toml", "checksums.json", "baselines.json")
 CONFIG = vcr.Config(
     data=vcr.DataConfig(features="given", scale="none"),
     tokens=vcr.TokenConfig(hops=2, clusters=3, structure_tokens=2, content_tokens=2, link_tokens=1),
@@ -75,9 +76,9 @@ class Sample:
         Opens them; must raise nothing but the errors of this package.
     changes : bool
         Whether using it changes files, so that every case needs a copy.
-    inside : str
-        The part of the folder whose files are damaged; default: all.
-    share : int
+    inside, only : str, tuple of str
+        The part of the folder whose files are damaged, and their names; default: all.
+    share : float
         How many cases it gets, relative to the others; those that take milliseconds get more.
     """
 
@@ -85,7 +86,8 @@ class Sample:
     use: Callable[[Path], Any]
     changes: bool = False
     inside: str = ""
-    share: int = 10
+    only: tuple[str, ...] = ()
+    share: float = 10
 
 
 @cache
@@ -115,9 +117,10 @@ def _settled() -> vcr.Config:
     return vcr.adapt(CONFIG, graph(), split()).config
 
 
-def train(folder: Path, *, named: bool = False) -> vcr.Run:
+def train(folder: Path, *, named: bool = False, baselines: bool = False) -> vcr.Run:
     """Train on the graph; three epochs."""
-    return vcr.train(graph(named), split(), CONFIG, folder / "run", device="cpu", threads=1, baselines="none")
+    how: dict[str, Any] = {"device": "cpu", "threads": 1, "baselines": "quick" if baselines else "none"}
+    return vcr.train(graph(named), split(), CONFIG, folder / "run", **how)
 
 
 # ---------------------------------------------------------------- one's own data
@@ -288,6 +291,19 @@ def _use_run(folder: Path) -> None:
         _ = run.metrics, run.notes, run.baselines, run.history
 
 
+def _use_texts(folder: Path) -> None:
+    """Show a run in every way that reads its texts."""
+    from vcr_graphormer.cli.console import print_history, print_runs
+
+    print_runs(Leaderboard.of(folder))
+    run = vcr.Run.open(folder / "run", "cpu")
+    run.evaluate("test")
+    print_history(run)
+    run.report(folder / "report.html")
+    run._repr_html_()
+    (folder / "report.html").unlink()
+
+
 def _write_tokens(folder: Path) -> None:
     vcr.tokenize(graph(), split().train, CONFIG.tokens, folder / "tokens", threads=1)
 
@@ -394,6 +410,7 @@ SAMPLES: dict[str, Sample] = {
     "rankers": Sample(_write_rankers, _use_rankers, share=8),
     "tokens": Sample(_write_tokens, _use_tokens),
     "run": Sample(train, _use_run, share=5),
+    "texts of a run": Sample(partial(train, baselines=True), _use_texts, only=TEXTS, share=0.7),
     "run of tables": Sample(_write_company, _use_company, share=4),
     "checkpoint": Sample(
         lambda folder: interrupted(folder / "run", CONFIG, graph()), _use_checkpoint, changes=True, share=1

@@ -180,13 +180,12 @@ def print_history(run: Run) -> None:
     for title in ("", "train", "val", "test"):
         table.add_column(title, justify="right" if title else "left")
     for name in metrics["scores"]["test"]:
-        table.add_row(name, *(_number(metrics["scores"][part][name]) for part in ("train", "val", "test")))
+        table.add_row(cell(name), *(_number(metrics["scores"][part][name]) for part in ("train", "val", "test")))
     show(table)
     print_classes(metrics.get("classes", {}).get("test", ()))
     print_threshold(run)
     times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in metrics["timings"].items())
-    text = f"{metrics['parameters']:,} parameters on {metrics['device']}; {times}"
-    show(text)
+    show(cell(f"{metrics['parameters']:,} parameters on {metrics['device']}; {times}"))
     if run.gate is not None and run.store.layout.num_neighbours:
         text = f"the gate for the whole list is open by {abs(run.gate):.2f} of 1 (0.50 at the start)"
         show(text)
@@ -227,14 +226,14 @@ def print_baselines(run: Run) -> None:
     metrics, rows = run.metrics, run.baselines
     if not rows:
         return
-    table = Table(title=f"{metrics['metric']} beside plain baselines")
+    table = Table(title=cell(f"{metrics['metric']} beside plain baselines"))
     for title in ("", "val", "test", "seconds"):
         table.add_column(title, justify="right" if title else "left")
     ours = (_number(metrics["val"]), _number(metrics["test"]), f"{sum(metrics['timings'].values()):.1f}")
     table.add_row("ours", *ours)
     for row in rows:
         if "val" in row:
-            table.add_row(row["name"], _number(row["val"]), _number(row["test"]), f"{row['seconds']:.1f}")
+            table.add_row(cell(row["name"]), _number(row["val"]), _number(row["test"]), f"{row['seconds']:.1f}")
     show(table)
     for row in rows:
         if "note" in row:
