@@ -2,7 +2,9 @@
 
 import json
 import pickle
+import shlex
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,13 @@ import vcr_graphormer as vcr
 from tests.support.damage import edited_manifest, put_array
 from vcr_graphormer import Graph, GraphError, StoreError, VCRError, load_dataset
 from vcr_graphormer.cli.console import print_leaderboard
+from vcr_graphormer.cli.output import quoted
 from vcr_graphormer.data.catalogue import DATASETS
 from vcr_graphormer.data.columns.preparation import PREPARATION_FILE, Preparation
 from vcr_graphormer.data.columns.schema import Column, Schema
 from vcr_graphormer.data.contract import to_csr
+from vcr_graphormer.data.readers.arrow import open_source
+from vcr_graphormer.report.page import _command
 from vcr_graphormer.runs.config import load_config
 from vcr_graphormer.runs.serving.journal import Journal
 from vcr_graphormer.runs.serving.requests import read_node
@@ -257,3 +262,85 @@ def test_half_characters_in_requests() -> None:
     with pytest.raises(GraphError, match="half a character"):
         read_node("x\ud800", "node")
     assert json.loads(bytes(_problem(400, "unknown class '\ud800'").body)) == {"error": "unknown class '\\ud800'"}
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path) -> Path:
+    shutil.copytree(Path(__file__).parent / "samples" / "2-checksums", tmp_path, dirs_exist_ok=True)
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("epochs", None, "metrics.json.epochs is missing"),
+        ("val", "x", "metrics.json.val is 'x'"),
+        ("scores", {"train": {}, "val": {}, "test": {"accuracy": []}}, r"scores.test.accuracy is \[\]"),
+        ("timings", [], r"timings is \[\]"),
+        ("parameters", 1.5, "parameters is 1.5"),
+        ("classes", {"test": [{"nodes": 3}]}, r"classes.test\[0\].name is missing"),
+    ],
+)
+def test_metrics_of_another_form(name: str, value: Any, message: str, run_folder: Path) -> None:
+    metrics = json.loads((run_folder / "metrics.json").read_text())
+    changed = {**metrics, name: value} if value is not None else {key: metrics[key] for key in metrics if key != name}
+    (run_folder / "metrics.json").write_text(json.dumps(changed))
+    with pytest.raises(StoreError, match=message):
+        _ = vcr.Run.open(run_folder, "cpu").metrics
+
+
+def test_thresholds_baselines_and_histories_of_another_form(run_folder: Path) -> None:
+    metrics = json.loads((run_folder / "metrics.json").read_text())
+    for threshold in ([], {"column": 5, "value": 0.5}, {"column": 0, "value": "x"}):
+        (run_folder / "metrics.json").write_text(json.dumps({**metrics, "threshold": threshold}))
+        with pytest.raises(StoreError, match="its threshold is"):
+            _ = vcr.Run.open(run_folder, "cpu").threshold
+    (run_folder / "metrics.json").write_text(json.dumps(metrics))
+    for baselines in (5, ["x"], [{"val": 0.5}], [{"name": "GCN", "val": "x"}]):
+        (run_folder / "baselines.json").write_text(json.dumps({"baselines": baselines}))
+        assert vcr.Run.open(run_folder, "cpu").baselines == []
+    row = {"epoch": 1, "loss": 0.5, "val_loss": 0.5, "val": None}
+    rows = [row, {**row, "epoch": "x"}, {"epoch": 2}, []]
+    (run_folder / "history.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in rows))
+    assert vcr.Run.open(run_folder, "cpu").history == [row]
+
+
+def test_sizes_that_are_not_those_of_the_graph(run_folder: Path) -> None:
+    about = json.loads((run_folder / "run.json").read_text())
+    (run_folder / "run.json").write_text(json.dumps({**about, "num_features": 10**30}))
+    with pytest.raises(StoreError, match="num_features is 1000000000000000000000000000000, of its graph"):
+        vcr.Run.open(run_folder, "cpu").predict([0])
+
+
+def test_a_checkpoint_whose_counters_are_none(tmp_path: Path) -> None:
+    import torch
+
+    from vcr_graphormer.training.checkpoint import restore_training, save_tensors
+
+    save_tensors(
+        tmp_path / "last.safetensors",
+        {"a": torch.zeros(1)},
+        {**dict.fromkeys(("step", "best_epoch", "improved", "seconds", "best_value", "best_loss"), 1), "epoch": []},
+    )
+    trainer: Any = type("Trainer", (), {"inputs": type("Inputs", (), {"device": torch.device("cpu")})})
+    with pytest.raises(StoreError, match="is damaged: what it says.epoch is .*; delete it to train from the start"):
+        restore_training(trainer, tmp_path / "last.safetensors")
+
+
+def test_a_name_that_is_too_long(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="too long"):
+        open_source(tmp_path / ("x" * 5000 + ".csv"))
+
+
+def test_commands_that_are_printed_can_be_copied(run_folder: Path) -> None:
+    """A path with `$(…)` must not run when a user pastes the line into a shell."""
+    folder = run_folder.parent / "a$(touch ran)'b"
+    run_folder.rename(folder)
+    command = _command(vcr.Run.open(folder, "cpu"))
+    words = subprocess.run(
+        ["bash", "-c", f"printf '%s\\n' {command}"], capture_output=True, text=True, check=True, cwd=folder.parent
+    )
+    assert words.stdout.splitlines()[:2] == ["python", "-c"]
+    assert "$(touch ran)" in words.stdout
+    assert not (folder.parent / "ran").exists()
+    assert quoted(folder) == shlex.quote(str(folder))
