@@ -29,6 +29,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -130,6 +131,28 @@ def add_up(parts: dict[str, dict[str, Any]]) -> dict[str, int]:
     return {name: sum(row.get(key, 0) for row in rows for key in keys) for name, keys in TOTALS.items()}
 
 
+def merge(before: dict[str, dict[str, Any]], found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the parts of a result file and new ones; those of the same state by other commands are added up."""
+    merged = dict(before)
+    for name, part in found.items():
+        old = before.get(name, {"state": "", "commands": []})
+        if old["state"] != part["state"] or part["commands"][0] in old["commands"]:
+            merged[name] = part
+            continue
+        kinds = [*old["counts"], *(kind for kind in part["counts"] if kind not in old["counts"])]
+        counts = {kind: Counter(old["counts"].get(kind, {})) for kind in kinds}
+        for kind, row in part["counts"].items():
+            counts[kind].update(row)
+        merged[name] = {
+            **part,
+            "commands": [*old["commands"], *part["commands"]],
+            "seconds": old["seconds"] + part["seconds"],
+            "counts": {kind: dict(row) for kind, row in counts.items()},
+            "not survived": [*old["not survived"], *part["not survived"]],
+        }
+    return {name: merged[name] for name in PARTS if name in merged}
+
+
 def replay(case: int, folder: Path) -> None:
     """Run one case in this process and raise what it raises."""
     from benchmarks.attacks import damage, fuzzing
@@ -164,10 +187,10 @@ def main() -> None:
         found = attack(arguments, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    about = {"command": this_command(), "state": state}
-    parts = read_json(arguments.out).get("parts", {}) if arguments.out.is_file() else {}
-    parts |= {name: {**about, **part} for name, part in found.items()}
-    parts = {name: parts[name] for name in PARTS if name in parts}
+    before = read_json(arguments.out).get("parts", {}) if arguments.out.is_file() else {}
+    parts = merge(
+        before, {name: {"state": state, "commands": [this_command()], **part} for name, part in found.items()}
+    )
     for name, part in found.items():
         print_table([{name: kind, **row} for kind, row in part["counts"].items()])
     print_table([add_up(parts)])

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmarks.attacks import fuzzing
@@ -15,7 +16,7 @@ from benchmarks.attacks.fuzzing import OUTCOMES, Findings
 from benchmarks.attacks.jobs import lost_bytes, snapshot
 from benchmarks.attacks.kills import Losses
 from benchmarks.attacks.samples import Sample
-from benchmarks.robustness import add_up
+from benchmarks.robustness import add_up, merge
 
 import vcr_graphormer as vcr
 from vcr_graphormer.base.folders import verify_folder
@@ -113,3 +114,16 @@ def test_damage_is_undone_and_checksums_can_fit(tmp_path: Path) -> None:
         verify_folder(saved)
     fit_checksums(saved / "labels.npy")
     verify_folder(saved)
+
+
+def test_parts_of_one_state_add_up() -> None:
+    def part(state: str, command: str, fine: int) -> dict[str, Any]:
+        counts = {"csv": {"fine": fine, "crash": 0}}
+        return {"state": state, "commands": [command], "seconds": 2, "counts": counts, "not survived": []}
+
+    first = merge({}, {"fuzz": part("a", "--seed 0", 3)})
+    again = merge(first, {"fuzz": part("a", "--seed 9", 4), "kills": part("a", "", 1)})
+    assert (again["fuzz"]["seconds"], again["fuzz"]["counts"]) == (4, {"csv": {"fine": 7, "crash": 0}})
+    assert (again["fuzz"]["commands"], list(again)) == (["--seed 0", "--seed 9"], ["kills", "fuzz"])
+    assert merge(again, {"fuzz": part("b", "--seed 9", 5)})["fuzz"]["counts"]["csv"]["fine"] == 5
+    assert merge(first, {"fuzz": part("a", "--seed 0", 3)})["fuzz"]["counts"]["csv"]["fine"] == 3
