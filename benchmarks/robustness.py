@@ -14,9 +14,9 @@ must end with the bytes of one that was never killed. Cases and times of kills f
     torchrun    two processes that train together
     fuzz        the cases, by batches in forked children
 
-Run it in a file system in memory (`--folder /dev/shm`) to spare the disk. Writes results/robustness.json; parts
-that are not asked for stay there, with the command and the state of the code that they belong to. A single case is run
-again, with its traceback, by `--case NUMBER`.
+Run it in a file system in memory (`--folder /dev/shm`) to spare the disk. Writes results/robustness.json; parts that
+are not asked for stay there, with their commands and the state of the code. Cases of the same state by another `--seed`
+add up. A single case is run again, with its traceback, by `--case NUMBER`.
 """
 
 from __future__ import annotations
@@ -188,9 +188,8 @@ def main() -> None:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     before = read_json(arguments.out).get("parts", {}) if arguments.out.is_file() else {}
-    parts = merge(
-        before, {name: {"state": state, "commands": [this_command()], **part} for name, part in found.items()}
-    )
+    about = {"state": state, "commands": [this_command()]}
+    parts = merge(before, {name: {**about, **part} for name, part in found.items()})
     for name, part in found.items():
         print_table([{name: kind, **row} for kind, row in part["counts"].items()])
     print_table([add_up(parts)])

@@ -291,7 +291,8 @@ def test_metrics_of_another_form(name: str, value: Any, message: str, run_folder
 
 def test_thresholds_baselines_and_histories_of_another_form(run_folder: Path) -> None:
     metrics = json.loads((run_folder / "metrics.json").read_text())
-    for threshold in ([], {"column": 5, "value": 0.5}, {"column": 0, "value": "x"}):
+    thresholds: list[Any] = [[], {"column": 5, "value": 0.5}, {"column": 0, "value": "x"}]
+    for threshold in thresholds:
         (run_folder / "metrics.json").write_text(json.dumps({**metrics, "threshold": threshold}))
         with pytest.raises(StoreError, match="its threshold is"):
             _ = vcr.Run.open(run_folder, "cpu").threshold
