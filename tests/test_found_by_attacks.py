@@ -306,6 +306,13 @@ def test_thresholds_baselines_and_histories_of_another_form(run_folder: Path) ->
     assert vcr.Run.open(run_folder, "cpu").history == [row]
 
 
+def test_notes_of_another_form(run_folder: Path) -> None:
+    about = json.loads((run_folder / "run.json").read_text())
+    for notes, expected in ((["a"], ["a"]), (5, []), ([1], []), (None, [])):
+        (run_folder / "run.json").write_text(json.dumps({**about, "notes": notes}))
+        assert vcr.Run.open(run_folder, "cpu").notes == expected
+
+
 def test_sizes_that_are_not_those_of_the_graph(run_folder: Path) -> None:
     about = json.loads((run_folder / "run.json").read_text())
     (run_folder / "run.json").write_text(json.dumps({**about, "num_features": 10**30}))
@@ -313,19 +320,22 @@ def test_sizes_that_are_not_those_of_the_graph(run_folder: Path) -> None:
         vcr.Run.open(run_folder, "cpu").predict([0])
 
 
-def test_a_checkpoint_whose_counters_are_none(tmp_path: Path) -> None:
+def test_checkpoints_that_lack_a_part(tmp_path: Path) -> None:
     import torch
 
     from vcr_graphormer.training.checkpoint import restore_training, save_tensors
 
-    save_tensors(
-        tmp_path / "last.safetensors",
-        {"a": torch.zeros(1)},
-        {**dict.fromkeys(("step", "best_epoch", "improved", "seconds", "best_value", "best_loss"), 1), "epoch": []},
-    )
+    names = ("epoch", "step", "best_epoch", "improved", "seconds", "best_value", "best_loss")
+    sound = dict.fromkeys(names, 1)
     trainer: Any = type("Trainer", (), {"inputs": type("Inputs", (), {"device": torch.device("cpu")})})
-    with pytest.raises(StoreError, match="is damaged: what it says.epoch is .*; delete it to train from the start"):
-        restore_training(trainer, tmp_path / "last.safetensors")
+    for about, message in (
+        ({**sound, "epoch": []}, r"what it says.epoch is \[\]"),
+        ({"epoch": 1}, "what it says.step is missing"),
+        ({**sound, "tensors": ["a", "optimizer/a/exp_avg"]}, "it lacks parts of the training"),
+    ):
+        save_tensors(tmp_path / "last.safetensors", {"a": torch.zeros(1)}, about)
+        with pytest.raises(StoreError, match=f"is damaged: {message}; delete it to train from the start"):
+            restore_training(trainer, tmp_path / "last.safetensors")
 
 
 def test_a_name_that_is_too_long(tmp_path: Path) -> None:

@@ -201,7 +201,8 @@ class Run:
     @property
     def notes(self) -> list[str]:
         """Return what was chosen for the graph and why, one sentence each; none in runs of the first release."""
-        return [note for note in self.about.get("notes", ()) if isinstance(note, str)]
+        notes = self.about.get("notes", [])
+        return notes if misfit(notes, [str]) is None else []
 
     @cached_property
     def preparation(self) -> Preparation:
