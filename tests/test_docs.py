@@ -113,3 +113,13 @@ def test_no_private_words() -> None:
         if PRIVATE_WORDS.search(line) and line.strip() not in ALLOWED
     ]
     assert not found, "\n".join(found)
+
+
+def test_the_lock_has_the_versions_of_the_constraints() -> None:
+    def pins(file: str) -> dict[str, str]:
+        lines = [line.split(" ")[0] for line in (ROOT / file).read_text().splitlines() if "==" in line]
+        pairs = (line.split("==") for line in lines if not line.startswith("#"))
+        return {name.lower().replace("_", "-"): version.split("+")[0] for name, version in pairs}
+
+    assert pins("requirements.lock") == pins("constraints.txt")
+    assert (ROOT / "requirements.lock").read_text().count("--hash=sha256:") == len(pins("constraints.txt"))

@@ -316,12 +316,3 @@ def test_opening_is_remembered_and_holds_no_descriptor(tmp_path: Path, monkeypat
     row = opening.measure(vcr.generate(300, 1200).save(tmp_path / "graph"), 1)
     assert (row["nodes"], row["edges"], row["descriptors"]) == (300, 1200, 0)
     assert row["seconds_first"] > 0
-
-
-def test_a_small_attack_is_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    robustness = load("robustness", monkeypatch)
-    robustness.make_templates(tmp_path / "templates")
-    answer = robustness.run_batch(tmp_path / "templates", 0, 25)
-    assert answer["unexpected"] == []
-    assert sum(answer["counts"].values()) == 25
-    assert answer["counts"]["refused"] > 10

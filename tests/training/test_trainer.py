@@ -223,8 +223,9 @@ def test_patience_counts_from_the_last_better_metric(graph: Graph, split: Split,
 
 
 def test_a_torn_history_is_read_up_to_the_tear(tmp_path: Path) -> None:
-    (tmp_path / "history.jsonl").write_text('{"epoch": 1}\n{"epoch": 2}\n{"epo')
-    assert read_history(tmp_path / "history.jsonl") == [{"epoch": 1}, {"epoch": 2}]
+    row = '{"epoch": 1, "loss": 0.5, "val_loss": 0.25, "val": 1.0}\n'
+    (tmp_path / "history.jsonl").write_text(2 * row + '{"epo')
+    assert read_history(tmp_path / "history.jsonl") == 2 * [{"epoch": 1, "loss": 0.5, "val_loss": 0.25, "val": 1.0}]
     assert read_history(tmp_path / "nothing") == []
 
 

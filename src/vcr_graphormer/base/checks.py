@@ -77,6 +77,36 @@ def is_number(value: Any, *, plain: bool = False) -> bool:
     return is_whole(value, plain=plain) or isinstance(value, float if plain else float | np.floating)
 
 
+def misfit(value: Any, form: Any, name: str = "it") -> str | None:
+    """Return in words where a JSON value has another form than expected; None if it fits.
+
+    A form is a type, a list with the form of its entries, or a dictionary of forms. There a key with `?` at its end may
+    be missing, and the key `*` gives the form of all values. `float` takes whole numbers too, and `true` only `bool`.
+
+    >>> misfit({"val": "x"}, {"val": float, "note?": str}, "metrics")
+    "metrics.val is 'x'"
+    """
+    if isinstance(form, dict) and isinstance(value, dict):
+        if "*" in form:
+            pairs = [(key, form["*"]) for key in value]
+        else:
+            pairs = [(key.removesuffix("?"), inner) for key, inner in form.items()]
+            missing = [key for key in form if not key.endswith("?") and key not in value]
+            if missing:
+                return f"{name}.{missing[0]} is missing"
+        found = (misfit(value[key], inner, f"{name}.{key}") for key, inner in pairs if key in value)
+        return next((text for text in found if text is not None), None)
+    if isinstance(form, list) and isinstance(value, list):
+        found = (misfit(item, form[0], f"{name}[{place}]") for place, item in enumerate(value))
+        return next((text for text in found if text is not None), None)
+    if isinstance(form, tuple):
+        return None if any(misfit(value, one) is None for one in form) else f"{name} is {value!r:.50}"
+    fits = value is None if form is None else is_number(value) if form is float else is_whole(value)
+    if form not in (None, float, int):
+        fits = isinstance(form, type) and isinstance(value, form)
+    return None if fits else f"{name} is {value!r:.50}"
+
+
 def check_count(value: Any, name: str) -> int:
     """Return a whole number from 0 to the largest node id; refuse any other value."""
     if not is_whole(value):

@@ -197,8 +197,15 @@ def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any
 
 def check_unpacked(file: Path) -> None:
     """Refuse an `.npz` file that unpacks to more than fits into memory, for readers that unpack it themselves."""
-    with _reading(file), suppress(zipfile.BadZipFile), zipfile.ZipFile(file) as archive:
-        check_memory(sum(info.file_size for info in archive.infolist()), f"{file}, unpacked,")
+    with _reading(file):
+        try:
+            with zipfile.ZipFile(file) as archive:
+                size = sum(info.file_size for info in archive.infolist())
+        except OSError:
+            raise
+        except Exception:  # zipfile raises many errors for a damaged file, which its reader will tell
+            return
+        check_memory(size, f"{file}, unpacked,")
 
 
 def read_lines(file: Path) -> list[str]:

@@ -150,14 +150,19 @@ def print_stages(file: Path) -> None:
 def print_leaderboard(tuning: Tuning, rows: int = LISTED_TRIALS) -> None:
     """Print the best trials of a search, and how their settings differ from their recipe."""
     order = "lower is better" if tuning.lower else "higher is better"
-    table = Table(title=f"validation {tuning.metric} of {len(tuning.entries)} trials, {order}")
+    table = Table(title=cell(f"validation {tuning.metric} of {len(tuning.entries)} trials, {order}"))
     for title in ("rank", "recipe", "score", "epochs", "seconds", "changed in the recipe"):
         table.add_column(title, justify="right" if title in ("rank", "score", "epochs", "seconds") else "left")
     for rank, entry in enumerate(tuning.ranked[:rows], start=1):
         changes = ", ".join(f"{name}={value}" for name, value in tuning.changes(entry).items())
         score = _number(entry.score)
         table.add_row(
-            str(rank), entry.recipe, score, str(entry.epochs), f"{entry.seconds:.1f}", cell(entry.error or changes)
+            str(rank),
+            cell(entry.recipe),
+            score,
+            str(entry.epochs),
+            f"{entry.seconds:.1f}",
+            cell(entry.error or changes),
         )
     show(table)
     for name, reason in tuning.skipped.items():
@@ -175,13 +180,12 @@ def print_history(run: Run) -> None:
     for title in ("", "train", "val", "test"):
         table.add_column(title, justify="right" if title else "left")
     for name in metrics["scores"]["test"]:
-        table.add_row(name, *(_number(metrics["scores"][part][name]) for part in ("train", "val", "test")))
+        table.add_row(cell(name), *(_number(metrics["scores"][part][name]) for part in ("train", "val", "test")))
     show(table)
     print_classes(metrics.get("classes", {}).get("test", ()))
     print_threshold(run)
     times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in metrics["timings"].items())
-    text = f"{metrics['parameters']:,} parameters on {metrics['device']}; {times}"
-    show(text)
+    show(cell(f"{metrics['parameters']:,} parameters on {metrics['device']}; {times}"))
     if run.gate is not None and run.store.layout.num_neighbours:
         text = f"the gate for the whole list is open by {abs(run.gate):.2f} of 1 (0.50 at the start)"
         show(text)
@@ -224,14 +228,14 @@ def print_baselines(run: Run) -> None:
     metrics, rows = run.metrics, run.baselines
     if not rows:
         return
-    table = Table(title=f"{metrics['metric']} beside plain baselines")
+    table = Table(title=cell(f"{metrics['metric']} beside plain baselines"))
     for title in ("", "val", "test", "seconds"):
         table.add_column(title, justify="right" if title else "left")
     ours = (_number(metrics["val"]), _number(metrics["test"]), f"{sum(metrics['timings'].values()):.1f}")
     table.add_row("ours", *ours)
     for row in rows:
         if "val" in row:
-            table.add_row(row["name"], _number(row["val"]), _number(row["test"]), f"{row['seconds']:.1f}")
+            table.add_row(cell(row["name"]), _number(row["val"]), _number(row["test"]), f"{row['seconds']:.1f}")
     show(table)
     for row in rows:
         if "note" in row:

@@ -9,7 +9,7 @@ import typer
 
 from ..errors import StoreError
 from .options import ConfigFile, DataRoot, Settings, read_config, show_reading
-from .output import say
+from .output import quoted, say
 
 if TYPE_CHECKING:
     from ..data.columns.preparation import Preparation
@@ -51,7 +51,7 @@ def datasets(
         graph.save(save)
         if split is not None and find_dataset(chosen.dataset) is None and load_splits(chosen.dataset, graph=graph):
             split.save(save / "split.npz", graph.num_nodes)  # the user's own split stays with the graph
-        say(f"saved to {save}; read it again with: vcr-graphormer datasets {save}")
+        say(f"saved to {save}; read it again with: vcr-graphormer datasets {quoted(save)}")
 
 
 def _list_datasets(root: Path) -> None:

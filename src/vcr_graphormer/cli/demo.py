@@ -9,7 +9,7 @@ import typer
 
 from .data import describe
 from .options import read_config
-from .output import say
+from .output import quoted, say
 from .train import show_progress
 
 SHOWN = 5  # tokens and wrong images that are printed
@@ -63,8 +63,8 @@ def demo(
     with StageProgress() as progress:
         page = write_report(run, progress=progress)
     say(f"test accuracy {run.metrics['test']:.4f}; the run lies in {run.path}, its report in {page}")
-    say(f"next: vcr-graphormer evaluate {run.path}")
-    say(f"      vcr-graphormer predict {run.path} --nodes 0,1,2")
-    say(f"      vcr-graphormer explain {run.path} --node 0")
+    say(f"next: vcr-graphormer evaluate {quoted(run.path)}")
+    say(f"      vcr-graphormer predict {quoted(run.path)} --nodes 0,1,2")
+    say(f"      vcr-graphormer explain {quoted(run.path)} --node 0")
     say("      vcr-graphormer datasets                  which other datasets there are")
     say("      vcr-graphormer train --dataset PATH      your own edges, features and labels")

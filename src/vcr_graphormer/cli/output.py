@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -86,11 +87,17 @@ def say(text: object, err: bool = False) -> None:
         typer.echo(safe, err=err)
 
 
+def quoted(path: object) -> str:
+    """Return a path as a word of a command that a user may copy into a shell."""
+    return shlex.quote(str(path))
+
+
 def say_progress(text: str) -> None:
     """Log a line about unfinished work; print it on the error stream unless that is a terminal, which shows bars."""
-    log(text)
+    safe = printable(text)
+    log(safe)
     if not _now.quiet and not sys.stderr.isatty():
-        typer.echo(printable(text), err=True)
+        typer.echo(safe, err=True)
 
 
 def say_error(text: object) -> None:
@@ -101,7 +108,7 @@ def say_error(text: object) -> None:
 def say_warning(text: object) -> None:
     """Print a warning, unless the command is quiet."""
     if _now.quiet:
-        log(f"warning: {text}")
+        log("warning: " + printable(text, keep="\n"))
     else:
         _say_marked("warning", text, colour="yellow")
 

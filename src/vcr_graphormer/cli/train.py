@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -12,7 +11,7 @@ import typer
 
 from ..errors import ConfigError
 from .options import INTERRUPTED, Chosen, Extras, Machine, Scheduler, Threads, show_reading
-from .output import say, say_error
+from .output import quoted, say, say_error
 from .update import keep_source
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ def train(
                 )
     except KeyboardInterrupt:
         can_resume = (folder / "config.toml").is_file()
-        hint = f"; continue with: vcr-graphormer train --resume {shlex.quote(str(folder))}" if can_resume else ""
+        hint = f"; continue with: vcr-graphormer train --resume {quoted(folder)}" if can_resume else ""
         if processes.is_first:
             say_error(f"stopped{hint}")
         raise typer.Exit(INTERRUPTED) from None
@@ -133,7 +132,7 @@ def train(
         print_history(run)
         print_baselines(run)
         say(f"the run lies in {run.path}")
-        say(f"next: vcr-graphormer predict {run.path} --out predictions.csv")
+        say(f"next: vcr-graphormer predict {quoted(run.path)} --out predictions.csv")
 
 
 def _tell(note: str) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from ..errors import ConfigError
 from .options import INTERRUPTED, Device, Named, show_reading
-from .output import say, say_error
+from .output import quoted, say, say_error
 
 if TYPE_CHECKING:
     from ..runs.config import Config
@@ -93,7 +93,7 @@ def tune(
     _print_ensemble(folder)
     print_history(run)
     say(f"the run lies in {run.path}")
-    say(f"next: vcr-graphormer report {run.path}")
+    say(f"next: vcr-graphormer report {quoted(run.path)}")
 
 
 def _print_ensemble(folder: Path) -> None:

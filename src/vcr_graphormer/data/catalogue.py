@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import StoreError
+from ..errors import StoreError, VCRError
 from .graph import Graph
 from .readers.published import ArxivYear, Files, Grand, Source
 from .readers.raw import (
@@ -109,7 +110,8 @@ class Dataset:
         source = self.source(root)
         if source is None:
             raise StoreError(f"{self.name} is not under {root}: put its published raw files there ({self.raw}, …)")
-        graph, edges = source.read(root, directed, self.name)
+        with self._readable(root):
+            graph, edges = source.read(root, directed, self.name)
         self._check(Counts(graph.num_nodes, edges, graph.num_features, graph.num_classes), source.exact)
         return graph
 
@@ -118,7 +120,20 @@ class Dataset:
         if self.split_file:
             return [Split.from_files(root / self.split_file)]
         source = self.source(root) or self.sources[-1]
-        return source.splits(root)
+        with self._readable(root):
+            return source.splits(root)
+
+    @contextmanager
+    def _readable(self, root: Path) -> Iterator[None]:
+        """Turn what NumPy and scipy say about arrays of another form into one error; files can hold anything."""
+        try:
+            yield
+        except VCRError:
+            raise
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
+            raise StoreError(
+                f"the raw files of {self.name} under {root} are damaged or of another form: {error}"
+            ) from error
 
     def _check(self, counts: Counts, exact: bool) -> None:
         """Refuse a dataset of another size: another variant would give other results under the same name.

@@ -309,8 +309,10 @@ class Graph:
             if getattr(self, name) is not None and len(getattr(self, name)) != n:
                 raise GraphError(f"the length of {name} is {len(getattr(self, name))}, not {n}")
         labels, _ = check_labels(self.labels, n, self.task)
-        if labels is not None and self.labels is not None and labels.dtype != self.labels.dtype:
-            raise GraphError(f"labels is {self.labels.dtype.str}; for {self.task} it must be {labels.dtype}")
+        if labels is not None and self.labels is not None:
+            found, right = (f"{array.dtype}{list(array.shape)}" for array in (self.labels, labels))
+            if found != right:
+                raise GraphError(f"labels is {found}; for {self.task} it must be {right}")
         if self.names is not None and (self.names.dtype.kind != "U" or self.names.ndim != 1):
             raise GraphError(f"names is {self.names.dtype.str}; it must be texts")
         check_class_names(self.class_names, self.labels, self.task)
@@ -534,7 +536,7 @@ def _check_meta(meta: Mapping[str, Any], arrays: Mapping[str, Array], path: str 
     names, shape, prints = meta["class_names"], meta["features_shape"], meta["fingerprints"]
     right = {
         "name": isinstance(meta["name"], str),
-        "task": meta["task"] in TASKS,
+        "task": isinstance(meta["task"], str) and meta["task"] in TASKS,
         "directed": isinstance(meta["directed"], bool),
         "class_names": names is None or (isinstance(names, list) and all(isinstance(name, str) for name in names)),
         "features_shape": shape is None or (isinstance(shape, list) and [type(size) for size in shape] == [int, int]),

@@ -14,7 +14,7 @@ from ..base.checks import check_sources
 from ..base.folders import check_once, open_folder, write_folder
 from ..base.machine import default_threads
 from ..data.graph import Graph
-from ..errors import StoreError
+from ..errors import GraphError, StoreError
 from .connections import Connections
 from .kernels.links import rank_by_links, row_lengths
 from .kernels.push import Arcs
@@ -82,10 +82,16 @@ class LinkRanker(Closing):
         expected = {"lengths", *(f"back_{name}" for name in Arcs._fields if graph.directed)}
         if missing := expected - arrays.keys():
             raise StoreError(f"{path} is damaged: its manifest lacks {', '.join(sorted(missing))}")
-        check_once(path, lambda: check_links(arrays, graph), beside=graph.folder)
         links = back = _arcs(graph)
         if graph.directed:
             back = Arcs(*(np.asarray(arrays[f"back_{name}"]) for name in Arcs._fields))
+
+        def check() -> None:
+            check_links(arrays, graph)
+            if not np.allclose(arrays["lengths"], row_lengths(*links, back.indptr, MOST_LINKS), rtol=1e-6, atol=0):
+                raise GraphError("lengths are not those of the rows")  # the loop divides by them
+
+        check_once(path, check, beside=graph.folder)
         return cls(links, back, np.asarray(arrays["lengths"]))
 
     def rank(self, sources: Any = None, k: int = 20, **how: Unpack[Effort]) -> Ranking:

@@ -39,7 +39,8 @@ def write_report(
     """Write the page of a run; default: report.html in its folder."""
     path = run.path / "report.html" if file is None else Path(file)
     with bars(progress) as show, replace_file(path) as temporary:
-        temporary.write_text(render(collect(run, nodes, progress=show)), encoding="utf-8")
+        page = render(collect(run, nodes, progress=show))
+        temporary.write_text(page, encoding="utf-8", errors="backslashreplace")  # names may hold half characters
     if path.resolve().parent == run.path.resolve() and (run.path / CHECKSUMS_FILE).is_file():
         record(run.path, [path.name])
     return path
@@ -69,7 +70,7 @@ def write_explanation(run: Run, node: int, transfer: dict[str, Any], file: Path,
         "transfer": transfer,
     }
     with replace_file(Path(file)) as temporary:
-        temporary.write_text(render(data), encoding="utf-8")
+        temporary.write_text(render(data), encoding="utf-8", errors="backslashreplace")
     return Path(file)
 
 
@@ -139,7 +140,7 @@ def collect(run: Run, nodes: int = SAMPLE, seed: int = 0, progress: Progress | N
 def _command(run: Run) -> str:
     """Return a command that trains again from the run folder, which works wherever the graph came from."""
     code = f"run = vcr.Run.open({str(run.path)!r}); vcr.train(run.original, run.split, run.config, out='again')"
-    return f'python -c "import vcr_graphormer as vcr; {code}"'
+    return f"python -c {shlex.quote(f'import vcr_graphormer as vcr; {code}')}"
 
 
 def _dataset(run: Run) -> str:

@@ -128,6 +128,9 @@ def _absolute_tables(data: dict[str, Any], folder: Path | None) -> dict[str, Any
         if not isinstance(data[key], dict | list):
             continue  # refused later
         tables = data[key] if isinstance(data[key], list) else [data[key]]
+        for table in tables:
+            if isinstance(table, dict) and "\0" in str(table.get("file")):
+                raise ConfigError(f"data.{key}.file is {table['file']!r}, which cannot be the name of a file")
         data[key] = [
             {**table, "file": str((base / table["file"]).resolve())}
             if isinstance(table, dict) and isinstance(table.get("file"), str) and table["file"]

@@ -28,7 +28,7 @@ from ..data.graph import Graph
 from ..data.inductive import Seen
 from ..data.split import PARTS, Split
 from ..data.tasks import CLASSIFICATION, TASKS, Target, choose_metric
-from ..errors import ConfigError, GraphError, StoreError
+from ..errors import ConfigError, GraphError, StoreError, TrainingError
 from ..model.inputs import make_inputs, model_sizes
 from ..tokens.build import check_tokens, tokenize
 from ..tokens.kinds import Kind, resolve
@@ -433,6 +433,8 @@ def _write_results(run: Run, trainer: Trainer, *, logits: Array, clock: list[flo
     graph, split, config, best, processes = run.graph, run.split, run.config, trainer.best, trainer.processes.size
     save_tensors(run.path / "model.safetensors", best.state, {"best_epoch": best.epoch})
     predicted = run.target.outputs(logits)
+    if not np.isfinite(predicted).all():
+        raise TrainingError("predictions are infinite or not a number: look for extreme values in features and scores")
     target = run.with_threshold(predicted)
     run.wrap(np.arange(graph.num_nodes), predicted, target).save(run.path / "predictions.npz", overwrite=True)
     clock.append(time.perf_counter())

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from .. import __version__
-from ..base.checks import Array, is_whole
+from ..base.checks import Array, is_whole, misfit
 from ..base.checksums import check_sizes
 from ..base.files import checksum, read_json
 from ..base.jobs import Progress
@@ -31,7 +31,7 @@ from ..data.split import PARTS, Split
 from ..data.tasks import TASKS, Target, name_classes, unknown_label
 from ..errors import ConfigError, GraphError, StoreError
 from ..model.batches import Inputs
-from ..model.inputs import make_inputs
+from ..model.inputs import make_inputs, model_sizes
 from ..model.transformer import VCRGraphormer
 from ..tokens.config import TokenConfig
 from ..tokens.lists import TokenLists
@@ -55,6 +55,18 @@ RUN_VERSION = 1
 SIZES = ("num_features", "num_outputs", "num_labels", "num_nodes")
 # Token lists computed at a time while explaining, at least: small enough for the memory of a laptop and of a GPU.
 _LISTS_AT_ONCE_CPU, _LISTS_AT_ONCE_GPU = 64, 4096
+# The form of what every release has written; other entries may be there.
+_SCORE = (float, None)
+_CLASS = {"name": str, "nodes": int, **dict.fromkeys(("precision", "recall", "f1"), _SCORE)}
+_METRICS = {
+    **dict.fromkeys(("dataset", "metric", "device"), str),
+    **dict.fromkeys(("epochs", "best_epoch", "parameters"), int),
+    **dict.fromkeys(PARTS, _SCORE),
+    "scores": {part: {"*": _SCORE} for part in PARTS},
+    "timings": {"*": float},
+    "classes?": {"*": [_CLASS]},
+}
+_BASELINES = [{"name": str, "val?": _SCORE, "test?": _SCORE, "seconds?": float, "note?": str}]
 # Settings that must be equal in the run and in the token lists that its model reads.
 _LIST_SETTINGS = (
     *("hops", "structure_tokens", "content_tokens", "link_tokens", "nearest_tokens"),
@@ -78,7 +90,7 @@ def _check_about(about: dict[str, Any], folder: Path) -> None:
     right = {
         **{name: isinstance(about[name], str) for name in ("graph", "tokens", "fingerprint")},
         **{name: is_whole(about[name]) and about[name] >= 0 for name in SIZES},
-        "task": about["task"] in TASKS,
+        "task": isinstance(about["task"], str) and about["task"] in TASKS,
         "scale": about["scale"] is None or (isinstance(about["scale"], list) and len(about["scale"]) == 2),
     }
     for name in (name for name, is_right in right.items() if not is_right):
@@ -196,7 +208,10 @@ class Run:
         if self.other_graph is not None:
             return {}  # the results are those of the graph it was trained on
         self.check_finished()
-        return read_json(self.path / METRICS_FILE)
+        metrics = read_json(self.path / METRICS_FILE)
+        if problem := misfit(metrics, _METRICS, METRICS_FILE):
+            raise StoreError(f"{self.path} is damaged: {problem}. Bring the file back, or train again")
+        return metrics
 
     @property
     def baselines(self) -> list[dict[str, Any]]:
@@ -210,7 +225,7 @@ class Run:
             rows: list[dict[str, Any]] = read_json(self.path / BASELINES_FILE)["baselines"]
         except (StoreError, KeyError):  # a damaged file costs the baselines, not the run
             return []
-        return rows
+        return rows if misfit(rows, _BASELINES) is None else []
 
     @cached_property
     def history(self) -> list[dict[str, float]]:
@@ -220,7 +235,8 @@ class Run:
     @property
     def notes(self) -> list[str]:
         """Return what was chosen for the graph and why, one sentence each; none in runs of the first release."""
-        return list(self.about.get("notes", ()))
+        notes = self.about.get("notes", [])
+        return notes if misfit(notes, [str]) is None else []
 
     @cached_property
     def preparation(self) -> Preparation:
@@ -277,7 +293,7 @@ class Run:
         """Return training, validation and test nodes."""
         if self.other_split is not None:
             return self.other_split
-        return Split.from_files(self.path / "split.npz")
+        return Split.from_files(self.path / "split.npz").check(self.about["num_nodes"])
 
     @property
     def tokens_folder(self) -> Path:
@@ -321,8 +337,12 @@ class Run:
         """Return what decides between two classes; None, as in earlier versions: the most probable class."""
         if not self.finished:
             return None
-        row = read_json(self.path / "metrics.json").get("threshold")
-        return None if row is None else Threshold(int(row["column"]), float(row["value"]))
+        row = read_json(self.path / METRICS_FILE).get("threshold")
+        if row is None:
+            return None
+        if misfit(row, {"column": int, "value": float}) is not None or row["column"] not in (0, 1):
+            raise StoreError(f"{self.path / METRICS_FILE} is damaged: its threshold is {row!r:.80}")
+        return Threshold(row["column"], float(row["value"]))
 
     @property
     def class_names(self) -> list[str]:
@@ -345,6 +365,10 @@ class Run:
 
     def new_model(self) -> VCRGraphormer:
         """Return an untrained model of this run's sizes."""
+        sizes = model_sizes(self.graph)
+        for name in SIZES[:-1] if self.other_graph is None else ():
+            if sizes[name] != self.about[name]:
+                raise StoreError(f"{self.path} is damaged: {name} is {self.about[name]}, of its graph {sizes[name]}")
         return VCRGraphormer(self.config.model, self.store.layout, **{name: self.about[name] for name in SIZES})
 
     @cached_property

@@ -133,6 +133,9 @@ class Tuning:
         about = read_json(Path(folder) / ABOUT_FILE)
         if about.get("version") != _VERSION or not {"metric", "skipped", "identity", "group"} <= about.keys():
             raise StoreError(f"{Path(folder) / ABOUT_FILE} has another format: search again in another folder")
+        texts = {"metric": about["metric"], **about["skipped"]} if isinstance(about["skipped"], dict) else {"": None}
+        if not all(isinstance(text, str) for text in texts.values()):
+            raise StoreError(f"{Path(folder) / ABOUT_FILE} is damaged: search again in another folder")
         return cls(about["metric"], tuple(_read_entries(Path(folder) / TRIALS_FILE)), about["skipped"])
 
     @property
@@ -159,7 +162,9 @@ class Tuning:
         """Return how the settings of a step differ from its recipe, as `section.name` and value."""
         if entry.rung <= _FULL:
             return {}
-        recipe = next(one for one in self.entries if (one.recipe, one.rung) == (entry.recipe, _FULL))
+        recipe = next((one for one in self.entries if (one.recipe, one.rung) == (entry.recipe, _FULL)), None)
+        if recipe is None:
+            raise StoreError(f"trial {entry.number} is a step from '{entry.recipe}', which was not tried: search again")
         tables = differences(changed(Config(), entry.settings), changed(Config(), recipe.settings))
         named = {f"{section}.{name}": value for section, names in tables.items() for name, value in names.items()}
         return {name: value for name, value in named.items() if name.removeprefix("training.") not in _DERIVED}
@@ -719,6 +724,19 @@ def cut_half_line(file: Path) -> None:
             os.truncate(file, whole)
 
 
+def _check_entry(entry: TuningTrial) -> None:
+    """Raise for a trial whose values are not of the types that a search writes."""
+    numbers = (*entry.scores, entry.seconds, entry.token_seconds, entry.wall_seconds)
+    right = {
+        "whole": all(is_whole(value) for value in (entry.number, entry.rung, entry.epochs)),
+        "numbers": all(is_number(value) for value in numbers) and (entry.score is None or is_number(entry.score)),
+        "texts": isinstance(entry.recipe, str) and isinstance(entry.error, str | None),
+        "tables": isinstance(entry.settings, dict) and all(isinstance(one, dict) for one in entry.settings.values()),
+    }
+    if not all(right.values()):
+        raise ValueError(f"it lacks {', '.join(name for name, fits in right.items() if not fits)}")
+
+
 def _read_entries(file: Path) -> list[TuningTrial]:
     """Return the trials in a file; a half-written last line is left out."""
     if not file.is_file():
@@ -729,7 +747,8 @@ def _read_entries(file: Path) -> list[TuningTrial]:
     for number, line in enumerate(lines, start=1):
         try:
             entry = TuningTrial(**json.loads(line))
-        except (ValueError, TypeError) as error:
+            _check_entry(entry)
+        except (ValueError, TypeError, RecursionError) as error:
             raise StoreError(f"{file} line {number} is damaged: delete it and all lines after it") from error
         if entry.number != number:
             raise StoreError(f"{file} line {number} is trial {entry.number}: delete it and all lines after it")

@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from ..base.checks import misfit
 from ..base.files import read_lines, replace_file
 from ..errors import StoreError
 
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from .trainer import Trainer
 
 HISTORY = "history.jsonl"
+_ABOUT = {
+    **dict.fromkeys(("epoch", "step", "best_epoch", "improved"), int),
+    **dict.fromkeys(("seconds", "best_value", "best_loss"), float),
+}
+_ROW = {"epoch": int, **dict.fromkeys(("loss", "val_loss", "val"), (float, None))}
 
 
 def save_tensors(file: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
@@ -75,6 +81,8 @@ def restore_training(trainer: Trainer, file: Path) -> None:
     except StoreError as error:
         raise StoreError(f"{error}; delete it to train from the start") from error
     device = trainer.inputs.device
+    if problem := misfit(about, _ABOUT, "what it says"):
+        raise StoreError(f"{file} is damaged: {problem}; delete it to train from the start")
     if "tensors" in about and about["tensors"] != sorted(tensors):  # younger than the first checkpoints
         raise StoreError(f"{file} is damaged: it lacks parts of the training; delete it to train from the start")
     try:
@@ -136,4 +144,4 @@ def read_history(file: Path) -> list[dict[str, float]]:
     with suppress(ValueError, RecursionError, StoreError):
         for line in read_lines(file) if file.is_file() else []:
             rows.append(json.loads(line))  # noqa: PERF401
-    return [row for row in rows if isinstance(row, dict)]
+    return [row for row in rows if misfit(row, _ROW) is None]

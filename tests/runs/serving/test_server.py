@@ -178,7 +178,7 @@ def test_wrong_bodies(client: httpx.Client) -> None:
         (b"[" * 50 + b"]" * 50, 400, "nested too deeply"),
         (b'{"nodes": [' + b"1," * 10_000 + b"1]}", 413, "more than 20,000 bytes"),
         (b"", 400, "the request is not JSON"),
-        (b'{"nodes": ["\\ud800"]}', 400, "there is no node named '\\ud800'"),
+        (b'{"nodes": ["\\ud800"]}', 400, "half a character"),
     ):
         response = client.post("/predict", content=body, headers=as_json)
         assert response.status_code == status

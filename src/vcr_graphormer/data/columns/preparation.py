@@ -151,14 +151,30 @@ class Preparation:
         about = read_json(file)
         if about.get("version") not in (1, _VERSION) or not {"made", "scale"} <= about.keys():
             raise StoreError(f"{file} has another format: open the run with the version of the package that made it")
-        scale, missing = about["scale"], about.get("missing", {})
-        return cls(
-            made=about["made"],
-            mean=_array(scale.get("mean")),
-            deviation=_array(scale.get("deviation")),
-            median=_array(missing.get("median")),
-            indicators=np.asarray(missing.get("indicators", ()), dtype=np.int64),
-        )
+        try:
+            scale, missing = about["scale"], about.get("missing", {})
+            prepared = cls(
+                made=about["made"],
+                mean=_array(scale.get("mean")),
+                deviation=_array(scale.get("deviation")),
+                median=_array(missing.get("median")),
+                indicators=np.asarray(missing.get("indicators", ()), dtype=np.int64),
+            )
+            prepared._check()
+        except (AttributeError, TypeError, ValueError, OverflowError) as error:
+            raise StoreError(f"{file} is damaged: {error}") from error
+        return prepared
+
+    def _check(self) -> None:
+        """Raise for numbers that do not belong to the same columns."""
+        arrays = [array for array in (self.mean, self.deviation, self.median) if array is not None]
+        if any(array.ndim != 1 or len(array) != len(arrays[0]) or not np.isfinite(array).all() for array in arrays):
+            raise ValueError("mean, deviation and median must be finite and have one number per column")
+        width, columns = len(arrays[0]) if arrays else 0, np.asarray(self.indicators)
+        if columns.ndim != 1 or (columns.size and not (0 <= columns.min() <= columns.max() < width)):
+            raise ValueError(f"indicators must be columns between 0 and {width - 1}")
+        if self.made not in (None, "identity", "degree"):
+            raise ValueError(f"made is {self.made!r}")
 
 
 def _list(array: Array | None) -> list[float] | None:

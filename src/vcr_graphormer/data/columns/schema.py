@@ -266,7 +266,12 @@ class Schema:
                 for row in values["columns"]
             )
             classes = None if values["classes"] is None else tuple(values["classes"])
-            return cls(columns, values["id"], values["label"], classes, tuple(values["ignored"]))
+            schema = cls(columns, values["id"], values["label"], classes, tuple(values["ignored"]))
+            texts = [schema.id, schema.label, *(classes or ()), *schema.ignored]
+            texts += [text for column in columns for text in (column.name, column.type, *column.values)]
+            if wrong := [text for text in texts if not isinstance(text, str | None)]:
+                raise TypeError(f"{wrong[0]!r} stands where a name must be")
+            return schema
         except (KeyError, TypeError, ValueError) as error:
             raise StoreError(f"{source} is damaged: {type(error).__name__} {error}") from error
 

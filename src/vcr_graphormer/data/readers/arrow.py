@@ -169,8 +169,11 @@ class ColumnFile:
 
 def open_source(file: Path) -> Source:
     """Return the table in a file; nothing is read yet."""
-    if not file.is_file():
-        raise StoreError(f"{file} is a folder; name a file" if file.is_dir() else f"{file} does not exist")
+    try:
+        if not file.is_file():
+            raise StoreError(f"{file} is a folder; name a file" if file.is_dir() else f"{file} does not exist")
+    except OSError as error:  # a name that is too long
+        raise StoreError(str(error) if isinstance(error, StoreError) else f"{file}: {error.strerror}") from error
     ending = file.suffix.lower()
     if ending not in MAPPED:
         raise StoreError(f"{file} has the ending '{file.suffix}'; tables of a mapping end in {', '.join(MAPPED)}")

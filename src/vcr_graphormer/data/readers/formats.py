@@ -288,13 +288,15 @@ def read_geom_gcn(folder: Path, directed: bool, task: str, name: str) -> Graph:
             raise GraphError(
                 f"{folder / GEOM_GCN[1]} line {number}: a line has a node, its features and its label, and tabs"
             ) from None
-    nodes = np.array([node for node, _, _ in rows], dtype=np.int64)
+    if not rows:
+        raise GraphError(f"{folder / GEOM_GCN[1]} has no node")
+    nodes = np.array([node for node, _, _ in rows])
     if not np.array_equal(np.sort(nodes), np.arange(len(rows))):
         raise GraphError(f"{folder / GEOM_GCN[1]}: the nodes must be 0 to {len(rows) - 1}, each once")
     order = np.argsort(nodes)
     try:
         lists = [np.array(rows[i][1].split(","), dtype=np.int64) for i in order]
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise GraphError(f"{folder / GEOM_GCN[1]}: features must be whole numbers with commas: {error}") from None
     lengths = {len(entries) for entries in lists}
     flat = np.concatenate(lists) if lists else np.empty(0, dtype=np.int64)
@@ -307,15 +309,18 @@ def read_geom_gcn(folder: Path, directed: bool, task: str, name: str) -> Graph:
         matrix.sum_duplicates()
         matrix.data[:] = 1.0
     lines = read_lines(folder / GEOM_GCN[0])[1:]
+    labels = np.array([rows[i][2] for i in order])
+    if labels.dtype.kind != "i":
+        raise GraphError(f"{folder / GEOM_GCN[1]}: labels must be whole numbers below 2 ** 63")
     try:
         edges = np.array([line.split() for line in lines if line.strip()], dtype=np.int64).reshape(-1, 2)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise GraphError(f"{folder / GEOM_GCN[0]}: every line must hold two nodes: {error}") from None
     return Graph.from_edges(
         edges.T,
         len(rows),
         features=matrix,
-        labels=np.array([rows[i][2] for i in order], dtype=np.int64),
+        labels=labels,
         directed=directed,
         task=task,
         name=name,

@@ -42,6 +42,8 @@ def smaller_form(features: Any) -> Features:
         sparse = matrix.nnz < SPARSE_BELOW * matrix.shape[0] * matrix.shape[1]
         return matrix if sparse else matrix.toarray()
     dense: NDArray[np.float32] = np.asarray(features, dtype=np.float32)
+    if dense.ndim != 2:
+        raise GraphError(f"features has shape {list(dense.shape)}; it must be [n, d]")
     return sp.csr_matrix(dense) if np.count_nonzero(dense) < SPARSE_BELOW * dense.size else dense
 
 

@@ -149,7 +149,11 @@ def _read_text(file: Path, known: Sequence[str], *, ids: Sequence[str], leading_
 
     comments, sample = first_lines(file)
     delimiter = find_delimiter(sample)
-    rows = [[field.strip() for field in row] for row in csv.reader(sample, delimiter=delimiter, skipinitialspace=True)]
+    try:
+        cells = list(csv.reader(sample, delimiter=delimiter, skipinitialspace=True))
+    except csv.Error as error:  # a cell of more than 131,072 characters
+        raise GraphError(f"{file}: {error}; shorten the text, or store the table as parquet") from error
+    rows = [[field.strip() for field in row] for row in cells]
     header = _find_header(file, rows, known=known, free=free_header)
     names = header or [f"f{i}" for i in range(len(rows[0]))]
     as_text = [name for name in header or () if name.lower() in ids]
@@ -268,7 +272,10 @@ def _ragged_line(file: Path, delimiter: str) -> str:
         for number, line in enumerate(lines, 1):
             if not line.strip() or line.startswith("#"):
                 continue
-            count = len(next(csv.reader([line], delimiter=delimiter)))
+            try:
+                count = len(next(csv.reader([line], delimiter=delimiter)))
+            except csv.Error:  # a cell of more than 131,072 characters: no reason to search further
+                return ""
             expected = expected or count
             if count != expected:
                 return f" (line {number} has {count} columns, the first has {expected})"
@@ -283,7 +290,10 @@ def read_arrow_file(file: Path) -> pa.Table:
     ending = file.suffix.lower()
     read = {".parquet": parquet.read_table, ".feather": feather.read_table}.get(ending, json.read_json)
     try:
-        return read(file)
+        table = read(file)
+        _ = table.column_names  # decodes them
+        table.validate(full=True)  # wrong offsets would be followed anywhere; texts may be no UTF-8
+        return table
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise StoreError(f"{file} is not a readable {ending[1:]} file: {error}") from error
 

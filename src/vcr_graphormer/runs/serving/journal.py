@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -50,7 +51,9 @@ class Journal:
         for number, line in enumerate(whole.splitlines(), 1):
             try:
                 lines.append(json.loads(line))
-            except ValueError as error:
+                if number > 1:
+                    _check_record(lines[-1])
+            except (ValueError, RecursionError) as error:
                 raise StoreError(f"{self.file} is damaged in line {number}: restore it, or move it away") from error
         if not lines:
             self._write({"format": _FORMAT, "graph": fingerprint})
@@ -66,8 +69,9 @@ class Journal:
             self._handle.flush()
             os.fsync(self._handle.fileno())
         except OSError as error:
-            self._handle.seek(place)
-            self._handle.truncate(place)
+            with suppress(OSError):  # a device, which has no length
+                self._handle.seek(place)
+                self._handle.truncate(place)
             raise StoreError(f"cannot write {self.file}: {error.strerror or error}") from error
 
     def append(self, record: dict[str, Any]) -> None:
@@ -82,3 +86,11 @@ class Journal:
     def close(self) -> None:
         """Give the file free for other processes."""
         self._handle.close()
+
+
+def _check_record(record: Any) -> None:
+    """Raise for a line that does not hold new nodes and edges; what they hold is checked when they are kept again."""
+    for name, needed in {"nodes": {"id"}, "edges": {"source", "target"}}.items():
+        items = record.get(name) if isinstance(record, dict) else None
+        if not isinstance(items, list) or not all(isinstance(item, dict) and needed <= item.keys() for item in items):
+            raise ValueError(f"{name} must be a list of objects with {', '.join(sorted(needed))}")

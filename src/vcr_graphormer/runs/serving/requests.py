@@ -100,6 +100,8 @@ def read_node(node: Any, what: str) -> Any:
         raise GraphError(f"{what} is {shown(node)}; it must be the name or the id of a node")
     if isinstance(node, str) and not 0 < len(node) <= MOST_NAME:
         raise GraphError(f"{what} has {len(node)} characters; a name has 1 to {MOST_NAME:,}")
+    if isinstance(node, str) and any("\ud800" <= letter <= "\udfff" for letter in node):
+        raise GraphError(f"{what} is {shown(node)}, which is half a character: a name must be valid Unicode")
     return node
 
 

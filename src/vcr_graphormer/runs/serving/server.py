@@ -20,6 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from ...base.text import printable
 from ...data.tasks import TASKS
 from ...errors import VCRError
 from ..predictions import Predictions
@@ -196,7 +197,7 @@ def _is_allowed(token: str | None, header: str) -> bool:
 
 def _problem(status: int, text: str, *, headers: Any = None, bearer: bool = False) -> Response:
     more = {"WWW-Authenticate": "Bearer"} if bearer else {}
-    return JSONResponse({"error": text}, status, headers={**(headers or {}), **more})
+    return JSONResponse({"error": printable(text)}, status, headers={**(headers or {}), **more})
 
 
 class _TooLargeError(VCRError):
