@@ -381,5 +381,5 @@ def _readable(file: Path) -> Iterator[None]:
 
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise StoreError(f"{file} is not a readable {file.suffix[1:]} file: {_first_line(error)}") from error
