@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.feather
+import pyarrow.parquet
 import pytest
 import scipy.sparse as sp
 from benchmarks.attacks.raw import RAW
@@ -355,3 +356,11 @@ def test_commands_that_are_printed_can_be_copied(run_folder: Path) -> None:
     assert "$(touch ran)" in words.stdout
     assert not (folder.parent / "ran").exists()
     assert quoted(folder) == shlex.quote(str(folder))
+
+
+def test_columns_of_parquet_whose_names_are_no_utf8(tmp_path: Path) -> None:
+    pa.parquet.write_table(pa.table({"name_of_it": ["a"]}), tmp_path / "nodes.parquet", store_schema=False)
+    content = (tmp_path / "nodes.parquet").read_bytes()
+    (tmp_path / "nodes.parquet").write_bytes(content.replace(b"name_of_it", b"name\xffof_it"))
+    with pytest.raises(StoreError, match="is not a readable parquet file"):
+        _ = open_source(tmp_path / "nodes.parquet").names

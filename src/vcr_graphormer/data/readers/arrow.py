@@ -219,5 +219,5 @@ def _readable(file: Path) -> Iterator[None]:
 
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise StoreError(f"{file} is not a readable {file.suffix[1:]} file: {first_line(error)}") from error
