@@ -1,15 +1,11 @@
 """Stages add up across interruptions; memory peaks are seen."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from vcr_graphormer.base.jobs import Stages
-from vcr_graphormer.base.machine import wait_passively
 
 
 def test_stages_add_up(tmp_path: Path) -> None:
@@ -42,14 +38,3 @@ def test_peak_memory_sees_an_allocation_and_forgets_it_when_told() -> None:
     before, within, after = map(int, told.split())
     assert within - before > 2**27  # half of the 256 MiB
     assert within - after > 2**27
-
-
-def test_threads_wait_passively_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    for given, expected in (
-        ({}, {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}),
-        ({"OMP_WAIT_POLICY": "ACTIVE"}, {"OMP_WAIT_POLICY": "ACTIVE"}),
-        ({"GOMP_SPINCOUNT": "9"}, {"GOMP_SPINCOUNT": "9"}),
-    ):
-        monkeypatch.setattr(os, "environ", dict(given))
-        wait_passively()
-        assert os.environ == expected

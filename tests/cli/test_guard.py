@@ -321,3 +321,14 @@ def test_a_bug_without_a_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_free_memory_is_known() -> None:
     assert machine.available_memory() > 0
+
+
+def test_threads_wait_passively_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    for given, expected in (
+        ({}, {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}),
+        ({"OMP_WAIT_POLICY": "ACTIVE"}, {"OMP_WAIT_POLICY": "ACTIVE"}),
+        ({"GOMP_SPINCOUNT": "9"}, {"GOMP_SPINCOUNT": "9"}),
+    ):
+        monkeypatch.setattr(os, "environ", dict(given))
+        main_module.wait_passively()
+        assert os.environ == expected

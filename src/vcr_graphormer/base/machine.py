@@ -15,7 +15,6 @@ from .checks import is_whole
 # Linux: writing "5" here sets VmHWM, the peak of resident memory, back to the present use (man proc_pid_clear_refs).
 _CLEAR = Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"
-_WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
 _STATUS = Path("/proc/self/status")
 
 
@@ -81,16 +80,6 @@ def format_bytes(count: float) -> str:
             return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} TiB"
-
-
-def wait_passively() -> None:
-    """Let the threads of OpenMP sleep while they wait for each other; what the user has set stays.
-
-    Waiting actively takes a core from whoever could work: beside one busy process, a training on two cores is several
-    times slower (docs/speed.md). OpenMP reads the environment once, so this has to come before torch is loaded.
-    """
-    if not _WAITING.keys() & os.environ.keys():
-        os.environ.update(_WAITING)
 
 
 def default_threads(threads: int | None) -> int:

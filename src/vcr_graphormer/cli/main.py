@@ -16,7 +16,6 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
-from ..base.machine import wait_passively
 from ..errors import ProcessError, VCRError
 from .data import datasets, settings
 from .demo import demo
@@ -33,6 +32,7 @@ from .verify import verify
 SECONDS_TO_PRINT = 1
 SECONDS_BETWEEN_LOOKS = 0.05  # at whether the command has ended, while waiting for SIGTERM
 MOST_LETTERS = 300  # of the message of an unexpected error
+_WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
 
 app = typer.Typer(
     add_completion=False,
@@ -62,6 +62,16 @@ for command in (
     settings,
 ):
     app.command()(with_groups(command, long=command in LONG))
+
+
+def wait_passively() -> None:
+    """Let the threads of OpenMP sleep while they wait for each other; what the user has set stays.
+
+    Waiting actively takes a core from whoever could work: beside one busy process, a training on two cores is several
+    times slower (docs/speed.md). OpenMP reads the environment once, so this has to come before torch is loaded.
+    """
+    if not _WAITING.keys() & os.environ.keys():
+        os.environ.update(_WAITING)
 
 
 def main() -> None:
