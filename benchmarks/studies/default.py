@@ -201,6 +201,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--stage", choices=("judge", "measure", "baselines", "all"), default="all")
     parser.add_argument("--splits", type=int, default=2, help="twice as many on graphs of few nodes")
     parser.add_argument("--seeds", type=int, default=10, help="of the measurement")
+    parser.add_argument("--beside", choices=("quick", "all"), default="all", help="which baselines to measure")
     parser.add_argument("--out", type=Path, default=Path("results/default"))
     return parser
 
@@ -252,7 +253,9 @@ def main() -> None:
     if arguments.stage in ("baselines", "all"):
         done = {(row["graph"], row["name"], row["seed"]) for row in read_rows(beside)}
         for name in (graph for graph in arguments.graphs if graph in BESIDE):
-            for seed, baseline in product(range(arguments.seeds), baseline_names(TASKS["classification"], "all")):
+            for seed, baseline in product(
+                range(arguments.seeds), baseline_names(TASKS["classification"], arguments.beside)
+            ):
                 if (name, baseline, seed) in done:
                     continue
                 graph = bench(name).graph

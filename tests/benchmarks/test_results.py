@@ -163,7 +163,7 @@ def test_results_are_complete() -> None:
         seeds = [run["seed"] for run in row["runs"]]
         assert seeds == list(range(len(seeds)))
         assert len(seeds) == 10 if row["protocol"] == "A" else len(seeds) >= 5
-        made_by = tuple(f"python -m benchmarks {name} " for name in ("accuracy", "baselines", "nearest"))
+        made_by = tuple(f"python -m benchmarks {name} " for name in ("accuracy", "baselines", "nearest", "default"))
         assert row["command"].startswith(made_by)
         assert row["versions"]["torch"]
 

@@ -72,11 +72,11 @@ def test_tokenize(tmp_path: Path) -> None:
         "structure ranking: done",
         "edges touched",
         "peak memory",
-        "1,797 nodes, 19 tokens each (1 self, 2 hops",
+        "1,797 nodes, 35 tokens each (1 self, 2 hops",
     ):
         assert part in text
     assert TokenStore.open(store).num_hops == 2
-    assert "19 tokens each" in run(*arguments)  # finished: opened as it is
+    assert "35 tokens each" in run(*arguments)  # finished: opened as it is
     assert "belongs to another setting clusters, setting hops" in run("tokenize", "--out", store, code=2)
     assert "unknown key in [tokens] 'hopps'; did you mean 'hops'?" in run("tokenize", "--set", "tokens.hopps=3", code=2)
 

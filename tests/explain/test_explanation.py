@@ -14,6 +14,7 @@ from tests.model.test_transformer import (
     CONTENT,
     FEATURES,
     HOPS,
+    JOINT_READOUTS,
     NODES,
     SMALL,
     STRUCTURE,
@@ -28,7 +29,6 @@ from vcr_graphormer.cli.console import print_explanation
 from vcr_graphormer.data.tasks import TASKS, Target
 from vcr_graphormer.explain.attributions import attribute, faithfulness, outputs_without
 from vcr_graphormer.explain.explanation import find_output
-from vcr_graphormer.model.config import READOUTS
 from vcr_graphormer.model.transformer import VCRGraphormer
 from vcr_graphormer.tokens.layout import Layout
 
@@ -41,7 +41,7 @@ def softmax(logits: Any) -> Any:
     return shifted / shifted.sum()
 
 
-@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize("readout", JOINT_READOUTS)
 def test_effects_equal_lists_without_the_token(readout: str) -> None:
     """A neighbour that is hidden is as one that was never there: the slow loop on the shorter list agrees."""
     inputs = make_inputs()
@@ -140,7 +140,7 @@ def test_attention_and_places() -> None:
     assert set(faithfulness(model, make_inputs(), no_layers, CLASSES, 100)) == {"effect", "random"}
 
 
-@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize("readout", JOINT_READOUTS)
 def test_a_list_of_one_token(readout: str) -> None:
     inputs = make_inputs()
     nothing = (inputs.ids[0][:, :0],), (inputs.scores[0][:, :0],)

@@ -153,7 +153,10 @@ def test_a_model_of_links_does_not_read_lists_of_labels(tmp_path: Path) -> None:
     graph = list_graph()
     split = vcr.Split.random(graph.labels, seed=0)
     config = vcr.load_config(
-        options={"tokens": {"content": "links", "hops": 0, "structure_tokens": 0}, "training": {"epochs": 1}}
+        options={
+            "tokens": {"content": "links", "hops": 0, "structure_tokens": 0, "link_tokens": 0},
+            "training": {"epochs": 1},
+        }
     )
     run = vcr.train(graph, split, config, tmp_path / "run", device="cpu")
     other = tokenize(graph, split.train, replace(config.tokens, content="labels"), tmp_path / "labels")

@@ -214,8 +214,8 @@ def test_features_are_needed(tmp_path: Path) -> None:
         vcr.tokenize(plain, None, config, tmp_path / "t")
     with pytest.raises(GraphError, match="no features, which nearest neighbours compare"):
         FeatureRanker.prepare(plain)
-    with pytest.raises(ConfigError, match="tokens.nearest_tokens is -1"):
-        token_config(nearest_tokens=-1).check()
+    with pytest.raises(ConfigError, match="tokens.nearest_tokens is -2"):
+        token_config(nearest_tokens=-2).check()
 
 
 def test_a_run_is_trained_and_explained_with_them(tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ class ModelConfig:
         Encoder layers. 0 reads the tokens out as they are.
     combine : str
         `joint`: one path reads the whole list, as in the paper. `gated`: a first path without encoder layers reads the
-        node and its hops, a second path the whole list. A learned gate says how much of the second is added.
+        node and its hops, or with the readout `target` the node alone. A second path reads the whole list. A learned
+        gate says how much of the second is added.
     dropout : float
         Fraction of the outputs of attention and feed-forward parts that are hidden while training.
     attention_dropout : float

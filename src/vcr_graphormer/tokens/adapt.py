@@ -52,7 +52,9 @@ def adapt_tokens(config: TokenConfig, graph: Graph, train: NDArray[np.int64] | N
     hops = HOPS_OF_FEW_LABELS if has_few_labels(graph, train) else HOPS
     if graph.features is None:
         hops = 0
-    compared = NEIGHBOURS_OF_A_KIND if graph.num_nodes <= MOST_NODES_COMPARED else 0
+    # Who wants no neighbours by PageRank wants hops only: then the other kinds have to be asked for.
+    wanted = config.structure_tokens + config.content_tokens > 0 and graph.num_nodes <= MOST_NODES_COMPARED
+    compared = NEIGHBOURS_OF_A_KIND if wanted else 0
     chosen: dict[str, Any] = {"hops": hops, "clusters": clusters, "content_clusters": clusters}
     chosen["link_tokens"] = 0 if config.content == "links" else compared
     chosen["nearest_tokens"] = 0 if graph.features is None else compared

@@ -197,7 +197,7 @@ def make_lists(
 
     >>> from vcr_graphormer import generate
     >>> make_lists(generate(50, 100), config=TokenConfig(clusters=2, structure_tokens=2, content_tokens=0))
-    50 nodes, 6 tokens each (1 self, 3 hops, 2 structure, 0 content)
+    50 nodes, 22 tokens each (1 self, 3 hops, 2 structure, 0 content, 8 links, 8 nearest)
     """
     nodes = None if train is None else np.unique(check_sources(train, graph.num_nodes, "train"))
     settings = resolve(config or TokenConfig(), graph, nodes, kinds)
@@ -227,7 +227,8 @@ def longest_rankings(configs: Iterable[TokenConfig]) -> dict[str, int]:
     """Return how many nodes each kind ranks at most in lists with any of these resolved settings.
 
     >>> from dataclasses import replace
-    >>> few = TokenConfig(structure_tokens=4, content_tokens=8, content="labels", distinct=True)
+    >>> none = {"link_tokens": 0, "nearest_tokens": 0}
+    >>> few = TokenConfig(structure_tokens=4, content_tokens=8, content="labels", distinct=True, **none)
     >>> longest_rankings([few, replace(few, structure_tokens=8, content_tokens=2, distinct=False)])
     {'structure': 8, 'content': 12}
     """

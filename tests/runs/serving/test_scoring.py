@@ -74,8 +74,9 @@ def extended(run: vcr.Run, features: Any = FEATURES, weights: Any = None) -> vcr
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> vcr.Run:
-    """The default: hops, structure and content neighbours, labels as inputs."""
-    return train(named_graph(), vcr.Config(), tmp_path_factory.mktemp("serving") / "run")
+    """The default without neighbours by features, which read rows of older nodes as they were (docs/serve.md)."""
+    config = replace(vcr.Config(), tokens=vcr.TokenConfig(nearest_tokens=0))
+    return train(named_graph(), config, tmp_path_factory.mktemp("serving") / "run")
 
 
 @pytest.fixture(scope="module")
