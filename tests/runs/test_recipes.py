@@ -111,3 +111,13 @@ def test_differences_undo_changes() -> None:
     assert differences(config, Config()) == tables
     assert changed(Config(), differences(config, Config())) == config
     assert {item.name for item in fields(Config)} == {"data", *recipes.SECTIONS}
+
+
+def test_of_few_columns_none_is_hidden() -> None:
+    for columns, hidden in ((99, 0.0), (100, 0.5)):
+        graph = vcr.generate(200, 800, classes=3, features=columns, seed=0)
+        recipe, split = load_recipes(["features"])[0], Split.random(graph.labels, seed=0)
+        model = fit_recipe(recipe, graph, split, {}).model
+        assert (model.feature_dropout, model.embedding_dropout) == (hidden, hidden)
+        given = fit_recipe(recipe, graph, split, {"model": {"feature_dropout": 0.2}}).model
+        assert given.feature_dropout == 0.2  # what the user gives stays

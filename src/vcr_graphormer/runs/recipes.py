@@ -13,7 +13,7 @@ from ..data.datasets import DataConfig
 from ..data.graph import Graph
 from ..data.split import Split
 from ..errors import ConfigError, VCRError, unknown_name
-from .adapt import Tables, adapt
+from .adapt import FEW_COLUMNS, Tables, adapt
 from .config import Config, build_tables
 from .launch import check_settings
 
@@ -81,7 +81,10 @@ def fit_recipe(recipe: Recipe, graph: Graph, split: Split, fixed: Tables) -> Con
         Settings that hold whatever the recipe says.
     """
     data = DataConfig(scale="none")  # the graph has its features as they are to be
-    config = changed(changed(replace(Config(), data=data), recipe.tables), fixed)
+    config = changed(replace(Config(), data=data), recipe.tables)
+    if graph.num_features < FEW_COLUMNS:  # as in the default: of few columns none is hidden
+        config = changed(config, {"model": {"feature_dropout": 0.0, "embedding_dropout": 0.0}})
+    config = changed(config, fixed)
     if config.tokens.hops != AUTO:  # fewer hops than the recipe has are enough for fewer hops in tokens
         names = ("rich_tokens", "label_hops")
         clipped = {name: min(getattr(config.model, name), config.tokens.hops) for name in names}
