@@ -96,7 +96,8 @@ class AddTopPPR(BaseTransform):  # type: ignore[misc] # PyG has no types
         """Return the data with the lists; `transform(data)` calls this with a copy."""
         how = dict(self.how)
         graph = Graph.from_pyg(data, features=None, labels=None, directed=how.pop("directed", False), **_weights(data))
-        connections = structure_connections(graph, self.clusters, seed=how.get("seed", 0)) if self.clusters else None
+        parts = {"seed": how.get("seed", 0), "partitioner": how.get("partitioner", "metis")}
+        connections = structure_connections(graph, self.clusters, **parts) if self.clusters else None
         ranking: Ranking = rank(graph, connections, self.k, restart=self.restart, **how)
         edge_index, weight = _to_tensors(ranking.to_edge_index(), data.edge_index.device)
         if self.normalize:

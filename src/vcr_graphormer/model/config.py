@@ -18,7 +18,7 @@ MOST_LABEL_HOPS = 4  # for more, taking a node's own label out needs the third p
 class ModelConfig:
     """The settings of the transformer that reads a token list: section `[model]`.
 
-    The default is the full method: hops and two kinds of neighbours, joined by a gate, with labels as inputs. Numbers
+    The default is the full method: hops and four kinds of neighbours, joined by a gate, with labels as inputs. Numbers
     that are AUTO are chosen for the graph by `adapt`. The paper's model is `--variant paper`.
 
     Attributes
@@ -94,7 +94,7 @@ class ModelConfig:
     )
     token_dropout: float = setting(0.2, "fraction of whole tokens hidden in training, never the target")
     neighbour_dropout: float = setting(AUTO, "gated: fraction of nodes trained without the path of the whole list")
-    own_dropout: float = setting(AUTO, "gated: fraction of nodes trained without the path of node and hops")
+    own_dropout: float = setting(AUTO, "gated: fraction of nodes trained without the first path; auto: a third")
 
     def check(self, num_hops: int) -> ModelConfig:
         """Refuse values out of range, or more hops than the token lists have."""

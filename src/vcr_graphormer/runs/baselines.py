@@ -140,7 +140,7 @@ def comparison(metric: str, ours: float, rows: Sequence[dict[str, Any]], test: f
 
 def _ahead(metric: str, ours: float, rows: Sequence[dict[str, Any]], *, part: str) -> str | None:
     """Return which baseline is at least as good as ours on a part of the nodes, and by how much; None if none is."""
-    measured = [row for row in rows if row.get(part) is not None]
+    measured = [row for row in rows if row.get(part) is not None and not np.isnan(row[part])]
     best = max(measured, key=lambda row: -row[part] if metric in LOWER_IS_BETTER else row[part], default=None)
     if best is None or np.isnan(ours) or is_better(metric, ours, best[part]):
         return None

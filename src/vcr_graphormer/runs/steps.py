@@ -143,6 +143,8 @@ def settle(config: Config, space: Space) -> Config:
         plain |= {"neighbour_dropout": 0.0, "own_dropout": 0.0}
     if not model.layers:
         plain |= {"dropout": 0.0, "attention_dropout": 0.0}
+        if model.readout == "target" and (tokens.hops or neighbours):  # nothing but the node would be read
+            plain |= {"readout": "attention"}
     tables: dict[str, dict[str, Any]] = {"model": plain}
     if not tokens.structure_tokens + tokens.content_tokens:
         tables["tokens"] = {"restart": Config().tokens.restart}

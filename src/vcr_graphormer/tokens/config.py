@@ -36,7 +36,7 @@ class TokenConfig:
     content_tokens : int
         Content-aware neighbours; the paper's k̂.
     link_tokens : int
-        Neighbours that link to the same nodes, beside the other two kinds.
+        Neighbours that link to the same nodes, beside the other kinds.
     nearest_tokens : int
         Neighbours whose features, and features of the first hop, are most similar, beside the other kinds.
     distinct : bool

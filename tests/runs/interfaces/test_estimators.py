@@ -183,3 +183,9 @@ def test_checks_of_scikit_learn(name: str) -> None:
     plain = vcr.generate(nodes=120, edges=300, classes=2, features=2, seed=0)
     config = replace(QUICK, training=replace(QUICK.training, epochs=1))
     getattr(estimator_checks, name)("ByRow", ByRow(plain, config, device="cpu"))
+
+
+def test_inductive_training_is_refused() -> None:
+    model = classifier().set_params(data__inductive=True)
+    with pytest.raises(vcr.ConfigError, match="estimators train on the whole graph"):
+        model.fit(np.arange(100), np.asarray(GRAPH.labels)[:100])

@@ -337,7 +337,7 @@ function neighboursSection(data) {
   const parts = [];
   if (isNumber(row.gate)) {
     parts.push(`The gate is open by ${Math.abs(row.gate).toFixed(2)} of 1: so much of what the whole list says is added to ` +
-      "what the node and its hops say.");
+      "what the first path says, which reads the node and perhaps its hops.");
   }
   const text = (value) => scored(metric, value, 1);
   if (isNumber(whole)) {

@@ -136,6 +136,10 @@ class _NodeEstimator(BaseEstimator):  # type: ignore[misc] # scikit-learn has no
         """Train on labels of some nodes; labels that the graph has are not read."""
         assert self.graph is not None
         config = self.config or Config()
+        if config.data.inductive:
+            raise ConfigError(
+                "data.inductive is true, but estimators train on the whole graph: set it to false, or use vcr.train"
+            )
         if self.random_state is not None:
             config = replace(config, training=replace(config.training, seed=check_seed(self.random_state)))
         everyone = np.full((self.graph.num_nodes, *labels.shape[1:]), TASKS[task].unknown, dtype=labels.dtype)
