@@ -5,6 +5,7 @@ import pickle
 import shlex
 import shutil
 import subprocess
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from vcr_graphormer.data.columns.preparation import PREPARATION_FILE, Preparatio
 from vcr_graphormer.data.columns.schema import Column, Schema
 from vcr_graphormer.data.contract import to_csr
 from vcr_graphormer.data.readers.arrow import open_source
-from vcr_graphormer.report.page import _command
+from vcr_graphormer.report.page import _command, render
 from vcr_graphormer.runs.config import load_config
 from vcr_graphormer.runs.serving.journal import Journal
 from vcr_graphormer.runs.serving.requests import read_node
@@ -187,7 +188,7 @@ def test_damaged_preparations(change: dict[str, Any], tmp_path: Path) -> None:
 def test_damaged_schemas() -> None:
     sound = Schema((Column("age"), Column("plan", "category", ("a", "b"))), id="node", label="y", classes=("n", "y"))
     assert Schema.from_dict(json.loads(json.dumps(sound.to_dict()))) == sound
-    for name, value in (("id", 3), ("classes", [1, "y"]), ("ignored", [None, 2.5])):
+    for name, value in (("id", 3), ("classes", [1, "y"]), ("classes", [None, "y"]), ("ignored", [None, 2.5])):
         with pytest.raises(StoreError, match="stands where a name must be"):
             Schema.from_dict({**sound.to_dict(), name: value})
 
@@ -364,3 +365,8 @@ def test_columns_of_parquet_whose_names_are_no_utf8(tmp_path: Path) -> None:
     (tmp_path / "nodes.parquet").write_bytes(content.replace(b"name_of_it", b"name\xffof_it"))
     with pytest.raises(StoreError, match="is not a readable parquet file"):
         _ = open_source(tmp_path / "nodes.parquet").names
+
+
+def test_a_report_shows_dates_of_the_settings() -> None:
+    page = render({"title": "a run", "settings": {"train_until": date(2024, 1, 31)}})
+    assert '"train_until":"2024-01-31"' in page

@@ -79,7 +79,8 @@ def render(data: dict[str, Any]) -> str:
     from jinja2 import Environment, PackageLoader
     from markupsafe import Markup
 
-    text = json.dumps(finite(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    # A date of the settings, such as data.train_until, is shown as text.
+    text = json.dumps(finite(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str)
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     template = Environment(loader=PackageLoader("vcr_graphormer.report"), autoescape=True).get_template("report.html")

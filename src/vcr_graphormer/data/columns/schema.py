@@ -267,9 +267,10 @@ class Schema:
             )
             classes = None if values["classes"] is None else tuple(values["classes"])
             schema = cls(columns, values["id"], values["label"], classes, tuple(values["ignored"]))
-            texts = [schema.id, schema.label, *(classes or ()), *schema.ignored]
+            texts = [*(classes or ()), *schema.ignored]
             texts += [text for column in columns for text in (column.name, column.type, *column.values)]
-            if wrong := [text for text in texts if not isinstance(text, str | None)]:
+            texts += [text for text in (schema.id, schema.label) if text is not None]
+            if wrong := [text for text in texts if not isinstance(text, str)]:
                 raise TypeError(f"{wrong[0]!r} stands where a name must be")
             return schema
         except (KeyError, TypeError, ValueError) as error:
