@@ -14,7 +14,6 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ import torch
 import vcr_graphormer as vcr
 from benchmarks.common import load_graph, markdown_table, new_parser, percent, variant_config
 from benchmarks.records import choose_split
+from benchmarks.studies.default import read_rows
 from vcr_graphormer.runs.adapt import adapt
 from vcr_graphormer.runs.trials import Workbench
 from vcr_graphormer.training.devices import find_device
@@ -32,11 +32,6 @@ from vcr_graphormer.training.trainer import Trainer
 GRAPHS = {"CS": "reduced", "Physics": "reduced", "Computer": "reduced", "Photo": "reduced", "Actor": "reduced"}
 GRAPHS |= {"PubMed": "no-neighbours"}
 SHOWN = (1, 3, 5)  # sizes of the averages that are measured
-
-
-def read(file: Path) -> list[dict[str, Any]]:
-    """Return the rows of a file; none if there is no file."""
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
 
 
 def train_members(bench: Workbench, config: vcr.Config, split: vcr.Split, seed: int) -> list[dict[str, Any]]:
@@ -87,7 +82,7 @@ def make_parser() -> argparse.ArgumentParser:
 def main() -> None:
     """Train what is missing and print the table."""
     arguments = make_parser().parse_args()
-    done = {(row["graph"], row["seed"]) for row in read(arguments.out) if row["members"] == max(SHOWN)}
+    done = {(row["graph"], row["seed"]) for row in read_rows(arguments.out) if row["members"] == max(SHOWN)}
     for name in arguments.graphs:
         config = variant_config(name, GRAPHS[name])
         graph = load_graph(name, arguments.data, config.data.directed)
@@ -101,4 +96,4 @@ def main() -> None:
                     row = {"graph": name, "variant": GRAPHS[name], "seed": seed, **scores}
                     log.write(json.dumps(row) + "\n")
                     print(row, flush=True)
-    print(table(read(arguments.out)))
+    print(table(read_rows(arguments.out)))

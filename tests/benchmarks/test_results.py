@@ -127,7 +127,7 @@ def test_tables_of_the_default_and_of_averages(monkeypatch: pytest.MonkeyPatch) 
         rows = [row for row in measured if (row["graph"], row["candidate"]) == (graph, choices[graph])]
         assert sorted(row["seed"] for row in rows) == list(range(10))
     assert between(page, "left-out") == study.table(measured, choices, baselines)
-    assert between(page, "averages") == averages.table(averages.read(ROOT / "results" / "averages.jsonl"))
+    assert between(page, "averages") == averages.table(averages.read_rows(ROOT / "results" / "averages.jsonl"))
     # What was chosen by all graphs is the default.
     ranks = study.mean_ranks(judged, study.TWELVE)
     assert min(ranks, key=lambda name: ranks[name]) == "self-loops"
