@@ -12,11 +12,13 @@ must end with the bytes of one that was never killed. Cases and times of kills f
     disk        commands on a small tmpfs that gets full, or below a limit on file sizes where mounting is not allowed
     dask        a tokenization by two workers; now and then a worker dies
     torchrun    two processes that train together
+    commands    one case in 200: a damaged file under a whole command; single readers do not show what comes later
     fuzz        the cases, by batches in forked children
 
 Run it in a file system in memory (`--folder /dev/shm`) to spare the disk. Writes results/robustness.json; parts that
 are not asked for stay there, with their commands and the state of the code. Cases of the same state by another `--seed`
-add up. A single case is run again, with its traceback, by `--case NUMBER`.
+add up. A single case is run again, with its traceback, by `--case NUMBER`; one of whole commands by that and
+`--parts commands`.
 """
 
 from __future__ import annotations
@@ -38,10 +40,11 @@ from typing import Any
 from benchmarks.common import new_parser, print_table, this_command, write_result
 from vcr_graphormer.base.files import read_json
 
-PARTS = ("programs", "kills", "serve", "disk", "dask", "torchrun", "fuzz")
+PARTS = ("programs", "kills", "serve", "disk", "dask", "torchrun", "commands", "fuzz")
 # Of all kills asked for, so many are of these; the others are of single commands.
 SHARES = {"serve": 0.1, "dask": 0.03, "torchrun": 0.02}
 DISKS = 0.3  # runs on a full disk, per kill
+COMMANDS = 1 / 200  # cases under whole commands, per case: each takes a second, not a millisecond
 FUZZING = 0.5  # part of the time that is kept for the cases, if there are any
 # Imported before the first fork, so that commands start at once.
 EARLY = ("cli.main", "report.page", "runs.serving.server", "runs.tuning", "explain.criteria", "model.export")
@@ -87,7 +90,7 @@ def _import_early() -> None:
 
 def attack(arguments: argparse.Namespace, folder: Path) -> dict[str, dict[str, Any]]:
     """Run the parts; return, for each, its counts by kind, what was not survived, and its seconds."""
-    from benchmarks.attacks import disks, fuzzing, jobs, kills
+    from benchmarks.attacks import commands, disks, fuzzing, jobs, kills
 
     start = time.monotonic()
     end = start + 60 * arguments.minutes
@@ -102,6 +105,7 @@ def attack(arguments: argparse.Namespace, folder: Path) -> dict[str, dict[str, A
     wanted = {part: max(1, round(arguments.kills * share)) for part, share in SHARES.items()}
     single = arguments.kills - sum(wanted[part] for part in SHARES if part in arguments.parts)
     numbers = range(arguments.seed, arguments.seed + arguments.cases)
+    few = range(arguments.seed, arguments.seed + round(COMMANDS * arguments.cases))
     how: dict[str, Any] = {"end": soon, "seed": arguments.seed}
     chosen = tuple(arguments.jobs or jobs.JOBS)
     # Each part counts into a table of its own.
@@ -112,11 +116,13 @@ def attack(arguments: argparse.Namespace, folder: Path) -> dict[str, dict[str, A
         "disk": lambda table: disks.fill_disks(made, table, round(DISKS * arguments.kills), **how),
         "dask": lambda table: kills.kill_dask(made, table, wanted["dask"], end=soon),
         "torchrun": lambda table: kills.kill_torchrun(made, table, wanted["torchrun"], end=soon),
+        "commands": lambda table: commands.attack_commands(made, table, few, end=soon),
         "fuzz": lambda table: fuzzing.fuzz(samples, table, numbers, end=end),
     }
+    tables = {"commands": fuzzing.Findings(tuple(commands.COMMANDS))}
     found: dict[str, dict[str, Any]] = {}
     for part in (part for part in PARTS if part in arguments.parts):
-        table = fuzzing.Findings(names) if part in ("programs", "fuzz") else kills.Losses()
+        table = fuzzing.Findings(names) if part in ("programs", "fuzz") else tables.get(part, kills.Losses())
         begin = time.monotonic()
         note = works[part](table)
         seconds = round(time.monotonic() - begin)
@@ -166,6 +172,17 @@ def replay(case: int, folder: Path) -> None:
     fuzzing.ALL[name].use(folder / name)
 
 
+def replay_command(case: int, folder: Path) -> None:
+    """Run one case of a whole command and print what it printed."""
+    from benchmarks.attacks import commands, damage, fuzzing, jobs
+
+    jobs.make_workspace(folder / "made")
+    commands.make_more(folder / "made", folder / "commands")
+    findings = fuzzing.Findings(tuple(commands.COMMANDS))
+    commands.attack_once(folder / "commands", damage.Copy(folder / "commands"), findings, case)
+    print(findings.bad or "survived", jobs.log_of(folder / "commands").read_text(errors="replace"), sep="\n")
+
+
 def _state() -> str:
     """Return the commit that was attacked, with a mark if files differ from it."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
@@ -182,7 +199,7 @@ def main() -> None:
     try:
         _import_early()
         if arguments.case is not None:
-            replay(arguments.case, folder)
+            (replay_command if tuple(arguments.parts) == ("commands",) else replay)(arguments.case, folder)
             return
         found = attack(arguments, folder)
     finally:

@@ -208,7 +208,7 @@ def test_names_of_files_that_cannot_be(tmp_path: Path) -> None:
 
 
 TRIAL = {"number": 1, "recipe": "hops", "rung": 3, "settings": {"tokens": {"hops": 2}}, "score": 0.5, "scores": [0.5]}
-ABOUT = {"version": 2, "metric": "accuracy", "skipped": {}, "identity": {}, "group": {}}
+ABOUT = {"version": 2, "metric": "accuracy", "skipped": {}, "identity": {}, "group": 1}
 
 
 def search(folder: Path, about: dict[str, Any], trial: dict[str, Any]) -> Tuning:

@@ -268,10 +268,10 @@ JOBS: dict[str, Job] = {
     "report": Job(("report", "run", "--out", "r.html", *HERE), "r.html", check=_ends_with("r.html", b"</html>")),
     "evaluate": Job(("evaluate", "run", *HERE), "nothing"),
     "datasets": Job(("datasets", "graph", "--save", "saved"), "saved", check=_equal("saved")),
-    "export": Job(("export", "run", "--out", "model.onnx"), "model.onnx", check=_equal("model.onnx"), kills=2),
+    "export": Job(
+        ("export", "run", "--out", "model.onnx"), "model.onnx", check=_equal("model.onnx", "model.onnx.json"), kills=2
+    ),
 }
-# Files that `export` writes beside the model, and `predict` and others beside their table.
-BESIDE = {"export": ("model.json", "model.onnx.json")}
 
 
 def fresh(made: Path, folder: Path) -> Path:

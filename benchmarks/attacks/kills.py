@@ -143,7 +143,7 @@ def kill_servers(made: Path, losses: Losses, kills: int, *, end: float) -> None:
         moment = time.monotonic() + dice.uniform(0, 0.5)
         while time.monotonic() < moment:
             name = f"k{number}-{len(kept)}"
-            status, answer = _post(port, _new_node(name))
+            status, answer = post(port, _new_node(name))
             if status == 200:
                 kept.append(name)
             else:
@@ -153,7 +153,7 @@ def kill_servers(made: Path, losses: Losses, kills: int, *, end: float) -> None:
         kill(process)
     port, process = _serve(folder)
     for name in kept:
-        status, _ = _post(port, {"nodes": [name]})
+        status, _ = post(port, {"nodes": [name]})
         if status != 200:
             losses.add("serve", "lost bytes", len(json.dumps(_new_node(name)["graph"])))
             losses.bad.append({"job": "serve", "lost": name, "status": status})
@@ -183,7 +183,8 @@ def _new_node(name: str) -> dict[str, Any]:
     return {"graph": {"nodes": [node], "edges": [{"source": name, "target": "n5"}]}, "keep": True}
 
 
-def _post(port: int, content: dict[str, Any]) -> tuple[int, bytes]:
+def post(port: int, content: dict[str, Any]) -> tuple[int, bytes]:
+    """Ask a server for predictions; return status and body of its answer."""
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"http://127.0.0.1:{port}/predict", json.dumps(content).encode(), headers)
     try:

@@ -237,7 +237,7 @@ def _use_mapped(folder: Path) -> None:
     load_data(load_config(folder / "run.toml").data, tell=lambda note: None)
 
 
-def _write_company(folder: Path) -> None:
+def train_on_tables(folder: Path) -> None:
     """Write a run that was trained on tables, which has a schema, and the tables as they are later."""
     _write_mapped(folder, "csv")
     config = load_config(folder / "run.toml")
@@ -411,7 +411,7 @@ SAMPLES: dict[str, Sample] = {
     "tokens": Sample(_write_tokens, _use_tokens),
     "run": Sample(train, _use_run, share=5),
     "texts of a run": Sample(partial(train, baselines=True), _use_texts, only=TEXTS, share=0.7),
-    "run of tables": Sample(_write_company, _use_company, share=4),
+    "run of tables": Sample(train_on_tables, _use_company, share=4),
     "checkpoint": Sample(
         lambda folder: interrupted(folder / "run", CONFIG, graph()), _use_checkpoint, changes=True, share=1
     ),

@@ -148,6 +148,26 @@ def test_tables_of_neighbours(study: str, page: str, monkeypatch: pytest.MonkeyP
     assert between((ROOT / "docs" / page).read_text(), study) == neighbours.table(rows, "hops only")
 
 
+def test_inductive_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = benchmark("studies.inductive", monkeypatch)
+    rows = study.read_rows(ROOT / "results" / "inductive.jsonl")
+    assert between((ROOT / "docs" / "new-nodes.md").read_text(), "inductive") == study.table(rows)
+    measured = [(row["graph"], row["method"], row["seed"]) for row in rows]
+    assert len(measured) == len(set(measured))  # no training counts twice
+
+
+def test_growing_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = json.loads((ROOT / "results" / "growing.json").read_text())["rows"]
+    table = benchmark("studies.growing", monkeypatch).table(rows)
+    assert between((ROOT / "docs" / "new-nodes.md").read_text(), "growing") == table
+    found = {(row["graph"], row["new nodes"], row["refresh"]): row for row in rows}
+    for graph, part in {(row["graph"], row["new nodes"]) for row in rows}:
+        new, affected, every = (found[graph, part, refresh] for refresh in ("new", "affected", "all"))
+        assert affected["overlap, same clusters"] >= 0.99 and affected["same predictions"] >= 0.995
+        assert abs(new["accuracy of new nodes"] - every["accuracy of new nodes"]) < 0.005
+    assert found["generated", 0.01, "affected"]["fraction of all, processor"] <= 0.1
+
+
 def test_balanced_table(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = json.loads((ROOT / "results" / "balanced.json").read_text())["rows"]
     assert [len(row["MLP"]) for row in rows] == [len(row["reduced"]) for row in rows] == [10, 10, 10]

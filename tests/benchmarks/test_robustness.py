@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from benchmarks.attacks import fuzzing
+from benchmarks.attacks.commands import COMMANDS, judge
 from benchmarks.attacks.damage import Copy, damage, fit_checksums, payloads
 from benchmarks.attacks.fuzzing import OUTCOMES, Findings
 from benchmarks.attacks.jobs import lost_bytes, snapshot
@@ -40,6 +41,28 @@ def test_a_small_attack_is_survived(tmp_path: Path) -> None:
     assert set(bad.values()) == {0}
     assert result["total"]["kills that hit"] == 2
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_commands_on_damaged_files_are_survived(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks", "robustness", "--cases", "2000", "--seed", "7", "--minutes", "5"]
+    command += ["--parts", "commands", "--out", str(tmp_path / "result.json"), "--folder", str(tmp_path)]
+    subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
+    part = json.loads((tmp_path / "result.json").read_text())["parts"]["commands"]
+    assert part["not survived"] == []
+    assert sum(sum(row.values()) for row in part["counts"].values()) == len(COMMANDS) + 10
+    assert all(row["fine"] >= 1 for row in part["counts"].values())  # every command works on sound files
+
+
+def test_how_a_command_ended() -> None:
+    assert [judge(0, "done"), judge(2, "error: no"), judge(None, ""), judge(-11, "")] == [
+        "fine",
+        "refused",
+        "hang",
+        "crash",
+    ]
+    for status, text in ((70, "error: this is a bug"), (1, "Traceback"), (2, ""), (0, "this is a bug")):
+        assert judge(status, text) == "traceback"
+    assert judge(2, "error: no", allowed=(0,)) == "traceback"
 
 
 def load_pickle(folder: Path) -> None:

@@ -322,6 +322,7 @@ def test_file_and_format(trained: Callable[[str], Run], tmp_path: Path, monkeypa
         run.export(format="torch")
     run.export(format="torch", overwrite=True)
     (run.path / "model.pt2").unlink()
+    (run.path / "model.pt2.json").write_text('{"format": "mine"}')
     with pytest.raises(StoreError, match=r"model.pt2.json exists"):
         run.export(format="torch")
     assert list(tmp_path.iterdir()) == []
@@ -332,3 +333,30 @@ def test_file_and_format(trained: Callable[[str], Run], tmp_path: Path, monkeypa
         patch.setitem(sys.modules, "onnxscript", None)
         with pytest.raises(ConfigError, match=r"pip install 'vcr-graphormer\[export\]'"):
             run.export()
+
+
+def test_a_killed_export_runs_again(
+    trained: Callable[[str], Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class KilledError(BaseException):
+        """What ends the process between two files."""
+
+    def replace_or_die(self: Path, target: Path) -> Path:
+        renamed.append(target.name)
+        if len(renamed) == dies_at:
+            raise KilledError
+        return rename(self, target)
+
+    run, rename = trained("no neighbours"), Path.replace
+    for dies_at in (1, 2):
+        renamed: list[str] = []
+        file = tmp_path / f"{dies_at}.pt2"
+        with monkeypatch.context() as patch, pytest.raises(KilledError):
+            patch.setattr(Path, "replace", replace_or_die)
+            run.export(file)
+        assert not file.exists()  # the model comes last, so one that is there is whole
+        assert file.with_name(f"{file.name}.json").exists() == (dies_at == 2)
+        run.export(file)
+        assert json.loads(file.with_name(f"{file.name}.json").read_text())["format"] == "torch"
+        with pytest.raises(StoreError, match="exists: choose another name or delete it"):
+            run.export(file)

@@ -123,6 +123,52 @@ def test_every_kind(graphs: tuple[Graph, Graph], change: dict[str, Any], tmp_pat
             np.testing.assert_array_equal(ours.scores(kind), fresh.scores(kind))
 
 
+@pytest.mark.parametrize("change", [{}, {"content": "links"}])
+def test_a_long_reserve_repairs_to_a_fresh_start(
+    graphs: tuple[Graph, Graph], change: dict[str, Any], tmp_path: Path
+) -> None:
+    """With all nodes in reserve, lists by links and features are those of ranking all nodes anew, to the bit."""
+    before, graph = graphs
+    config = replace(CONFIG, link_tokens=2, nearest_tokens=3, **change)
+    store = tokenize(before, np.arange(0, 200, 2), config, tmp_path / "tokens")
+    others = np.array([np.delete(np.arange(before.num_nodes), u) for u in range(before.num_nodes)], dtype=np.int32)
+    kinds = [kind for kind in ("content", "links", "nearest") if f"{kind}_reserve" in store.arrays]
+    store.arrays.update({f"{kind}_reserve": others for kind in kinds})
+    growth = Growth(before, graph)
+    ours, slow = Update(store, growth, "affected"), Slow(store, growth, "affected")
+    assert all(ours.is_repaired(slow.rankers[kind][0]) for kind in kinds)
+    for kind in kinds:
+        which, ranker, _ = slow.rankers[kind]
+        found, wanted = (job._rank(which, ranker, more=4) for job in (ours, slow))
+        np.testing.assert_array_equal(found.ids, wanted.ids)
+        np.testing.assert_array_equal(found.scores, wanted.scores)
+
+
+class Slow(Update):
+    """Ranks all nodes anew."""
+
+    @property
+    def rows(self) -> Any:
+        return np.arange(self.graph.num_nodes)
+
+    def is_repaired(self, kind: Any) -> bool:
+        return False
+
+
+def test_stores_keep_the_longer_ranking(graphs: tuple[Graph, Graph], tmp_path: Path) -> None:
+    before, graph = graphs
+    config = replace(CONFIG, link_tokens=2, nearest_tokens=3)
+    store = tokenize(before, np.arange(0, 200, 2), config, tmp_path / "tokens")
+    wide = {name: array.shape[1] for name, array in store.arrays.items() if name.endswith("_reserve")}
+    assert wide == {"links_reserve": 2 + 8, "nearest_reserve": 3 + 10}
+    ours = update(store, graph, tmp_path / "grown", before=before)
+    fresh = tokenize(graph, np.arange(0, 200, 2), config, tmp_path / "fresh")
+    for name in wide:
+        assert ours.arrays[name].shape == fresh.arrays[name].shape
+    first, second = (np.asarray(one.arrays["nearest_reserve"])[:, :4] for one in (ours, fresh))
+    assert (first[:, :, None] == second[:, None, :]).any(1).mean() > 0.95
+
+
 def test_hops_of_a_directed_graph(tmp_path: Path) -> None:
     """A new arc into an old node changes the hops of all that link to that node, though their own arcs stay."""
     random = np.random.default_rng(0)

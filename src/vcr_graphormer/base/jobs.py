@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,7 +16,7 @@ import numpy as np
 
 from .. import __version__
 from ..errors import StoreError
-from .checks import Array
+from .checks import Array, is_number
 from .files import claim, read_json, replace_file, write_array, write_json
 from .folders import differences, digest
 from .machine import peak_memory, reset_peak_memory
@@ -125,8 +126,10 @@ class JobFolder:
 
 def _is_measured(row: Any) -> bool:
     """Return whether a value read from a file is a row of measurements."""
-    names = ("seconds", "visits", "peak_bytes")
-    return isinstance(row, dict) and all(isinstance(row.get(name), int | float) for name in names)
+    values: list[Any] = (
+        [row.get(name) for name in ("seconds", "visits", "peak_bytes")] if isinstance(row, dict) else [None]
+    )
+    return all(is_number(value) and 0 <= value <= sys.float_info.max for value in values)
 
 
 class Stages:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from ..base.jobs import Stages
 from ..base.machine import format_bytes
 from ..base.progress import Bars, describe_epoch
 from ..base.text import printable
@@ -134,16 +134,17 @@ class TuningProgress:
 
 def print_stages(file: Path) -> None:
     """Print time, edges touched and peak memory of each stage."""
-    if not file.is_file():
+    rows = Stages(file).rows
+    if not rows:
         return
     caption = "edges touched: how many edges the stage read, repeats included"
     table = Table(title="time and memory of each stage", caption=caption)
     table.add_column("stage")
     for title in ("seconds", "edges touched", "peak memory"):
         table.add_column(title, justify="right")
-    for stage, row in json.loads(file.read_text()).items():
+    for stage, row in rows.items():
         visits = f"{int(row['visits']):,}" if row["visits"] else ""
-        table.add_row(stage, f"{row['seconds']:.2f}", visits, format_bytes(row["peak_bytes"]))
+        table.add_row(cell(stage), f"{row['seconds']:.2f}", visits, format_bytes(row["peak_bytes"]))
     show(table)
 
 

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..base.files import replace_file, write_json
+from ..base.files import json_text, read_json, replace_file
 from ..data.tasks import Target
 from ..errors import ConfigError, StoreError
 from .batches import Batch, Inputs
@@ -125,6 +125,8 @@ def gather(model: VCRGraphormer, inputs: Inputs, nodes: NDArray[np.int64]) -> di
 def choose_file(file: str | Path | None, kind: str | None, *, folder: Path, overwrite: bool) -> tuple[Path, str]:
     """Return the file and format from what was given of them; refuse a file that exists, or of another format.
 
+    A description without its model is what an export leaves that was killed: it is replaced.
+
     Parameters
     ----------
     kind
@@ -142,15 +144,24 @@ def choose_file(file: str | Path | None, kind: str | None, *, folder: Path, over
     path = folder / f"model{ENDINGS[kind]}" if file is None else Path(file)
     if path.suffix != ENDINGS[kind]:
         raise ConfigError(f"{path} must end in {ENDINGS[kind]} for the format {kind}")
-    for one in (path, describing_file(path)):
-        if one.exists() and not overwrite:
-            raise StoreError(f"{one} exists: choose another name or delete it")
+    about = describing_file(path)
+    exists = path if path.exists() else about if about.exists() and not _is_description(about) else None
+    if exists is not None and not overwrite:
+        raise StoreError(f"{exists} exists: choose another name or delete it")
     return path, kind
 
 
 def describing_file(file: Path) -> Path:
     """Return the JSON file beside an exported one, which says what its inputs and outputs are."""
     return file.with_name(f"{file.name}.json")
+
+
+def _is_description(file: Path) -> bool:
+    """Return whether a file is one that `write_export` wrote beside a model."""
+    try:
+        return {"format", "inputs", "outputs"} <= read_json(file).keys()
+    except StoreError:
+        return False
 
 
 def write_export(
@@ -172,9 +183,11 @@ def write_export(
     # Torch takes a dimension of 1 for a constant, so two rows stand for any number.
     tensors = gather(model, inputs, np.zeros(2, dtype=np.int64))
     content = _program_bytes(Exportable(model, inputs.own_scores, target).eval(), tensors, kind)
-    with replace_file(file) as temporary:
-        temporary.write_bytes(content)
-    write_json(describing_file(file), {"format": kind, **_describe(model, inputs, tensors, target=target), **about})
+    description = {"format": kind, **_describe(model, inputs, tensors, target=target), **about}
+    # Both are written, then renamed, the model last: an export that has its model is whole.
+    with replace_file(file) as model_file, replace_file(describing_file(file)) as description_file:
+        model_file.write_bytes(content)
+        description_file.write_text(json_text(description), encoding="utf-8")
 
 
 def _check_onnx(model: VCRGraphormer) -> None:

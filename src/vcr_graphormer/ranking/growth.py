@@ -19,6 +19,7 @@ from .connections import Connections
 from .exact import super_edge_weight
 from .kernels.scans import weighted_degrees
 from .pagerank import Ranker, members_of
+from .ranker import Candidates, Ranking
 from .reachability import reachability
 from .second_level import TINY, make_arcs
 
@@ -123,3 +124,52 @@ def coarse_of(ranker: Ranker) -> NDArray[np.int32]:
     """Return the coarse clusters behind the second level of a ranker; -1 for hubs, which stand for themselves."""
     clusters = len(ranker.vectors.spill) - 1
     return np.where(ranker.vectors.group < clusters, ranker.vectors.group, -1).astype(np.int32)
+
+
+def share_new_node(graph: Graph, old: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return all pairs of old nodes that link to the same new node, in both orders.
+
+    >>> share_new_node(Graph.from_edges([[0, 1, 2], [3, 3, 4]]), old=3)
+    (array([0, 1]), array([1, 0]))
+    """
+    links = sp.csr_matrix(graph.to_scipy()[:old, old:] != 0, dtype=np.float32)
+    pairs = sp.coo_matrix(links @ links.T)
+    others = pairs.row != pairs.col
+    return pairs.row[others].astype(np.int64), pairs.col[others].astype(np.int64)
+
+
+def repair_rankings(
+    ranker: Any,
+    earlier: Array,
+    sources: Ranking,
+    *,
+    k: int,
+    pairs: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+    threads: int | None = None,
+) -> Ranking:
+    """Rank all nodes of a graph that has grown by similarity, without comparing all of them.
+
+    Sources keep their rankings. Any other node is compared with those that it ranked before and with the sources that
+    rank it. Similarities are those of now, so the lists are exact unless a node enters from behind the earlier ranking.
+
+    Parameters
+    ----------
+    ranker
+        A ranker of the graph of now, which can rank among candidates.
+    earlier : int32 [old, w]
+        What the old nodes ranked before.
+    sources
+        Rankings of all new nodes, and of the old ones that changed much; at least k long.
+    pairs
+        Further nodes, and what each is compared with.
+    """
+    seen = (sources.ids >= 0) & (sources.ids < len(earlier))
+    rows, nodes = sources.ids[seen].astype(np.int64), np.broadcast_to(sources.sources[:, None], seen.shape)[seen]
+    if pairs is not None:
+        rows, nodes = np.concatenate([rows, pairs[0]]), np.concatenate([nodes, pairs[1]])
+    num_nodes = int(sources.sources.max(initial=len(earlier) - 1)) + 1
+    lists = np.full((num_nodes, earlier.shape[1]), -1, dtype=np.int32)
+    lists[: len(earlier)] = earlier
+    ranking: Ranking = ranker.rank_among(np.arange(num_nodes), Candidates.join(lists, rows, nodes), k, threads)
+    ranking.ids[sources.sources], ranking.scores[sources.sources] = sources.ids[:, :k], sources.scores[:, :k]
+    return ranking

@@ -16,9 +16,9 @@ from ..base.machine import default_threads
 from ..data.graph import Graph
 from ..errors import GraphError, StoreError
 from .connections import Connections
-from .kernels.links import rank_by_links, row_lengths
+from .kernels.links import rank_by_links, rank_links_among, row_lengths
 from .kernels.push import Arcs
-from .ranker import Closing, Effort, Preparation, Ranking, empty_lists
+from .ranker import Candidates, Closing, Effort, Preparation, Ranking, empty_lists
 from .saved import check_links
 from .second_level import with_weights
 
@@ -116,6 +116,21 @@ class LinkRanker(Closing):
             ends = [len(nodes) * number // count for number in range(count + 1)]
             visits = sum(pool.map(rank_rows, map(slice, ends, ends[1:])))
         return Ranking(ids, scores, nodes, visits)
+
+    def rank_among(self, sources: NDArray[np.int64], candidates: Candidates, k: int, threads: int | None) -> Ranking:
+        """Find the k most similar nodes among the candidates of each source; all others count as not similar."""
+        ids, scores = empty_lists(len(sources), k)
+
+        def rank_rows(part: slice) -> None:
+            graph = (*self.links, self.back.indptr, self.lengths, MOST_LINKS)
+            work = (np.zeros(len(self.lengths)), np.full(len(self.lengths), -1))
+            rank_links_among(sources[part], *graph, *candidates.of(part), *work, ids[part], scores[part])
+
+        count = default_threads(threads)
+        with ThreadPoolExecutor(count) as pool:
+            ends = [len(sources) * number // count for number in range(count + 1)]
+            list(pool.map(rank_rows, map(slice, ends, ends[1:])))
+        return Ranking(ids, scores, sources, visits=0)
 
     @classmethod
     def memory(cls, graph: Graph, threads: int, partitioner: str) -> dict[str, int]:

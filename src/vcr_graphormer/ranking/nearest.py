@@ -18,9 +18,9 @@ from ..base.machine import default_threads
 from ..data.graph import Graph
 from ..errors import GraphError, StoreError
 from .connections import Connections
-from .kernels.nearest import LANES, rank_all_rows, rank_candidates
+from .kernels.nearest import LANES, rank_all_rows, rank_among, rank_candidates
 from .kernels.scans import arc_weights, weighted_degrees
-from .ranker import Closing, Effort, Preparation, Ranking, empty_lists
+from .ranker import Candidates, Closing, Effort, Preparation, Ranking, empty_lists
 from .saved import check_nearest
 
 # Up to so many nodes each source is compared with all nodes; the time grows with their square. Recall and seconds of
@@ -124,6 +124,21 @@ class FeatureRanker(Closing):
             ends = [len(nodes) * number // count for number in range(count + 1)]
             list(pool.map(rank_rows, map(slice, ends, ends[1:])))
         return Ranking(ids, scores, nodes, visits=0)
+
+    def rank_among(self, sources: NDArray[np.int64], candidates: Candidates, k: int, threads: int | None) -> Ranking:
+        """Find the k most similar nodes among the candidates of each source; all others count as not similar."""
+        ids, scores = empty_lists(len(sources), k)
+        rows, columns = _arrays(self.rows), self.rows.shape[1]
+
+        def rank_rows(part: slice) -> None:
+            work = (np.zeros(columns, dtype=np.float32), np.full(self.rows.shape[0], -1))
+            rank_among(sources[part], *rows, STEP, *candidates.of(part), *work, ids[part], scores[part])
+
+        count = default_threads(threads)
+        with ThreadPoolExecutor(count) as pool:
+            ends = [len(sources) * number // count for number in range(count + 1)]
+            list(pool.map(rank_rows, map(slice, ends, ends[1:])))
+        return Ranking(ids, scores, sources, visits=0)
 
     @classmethod
     def memory(cls, graph: Graph, threads: int, partitioner: str) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self, TypedDict, Unpack
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,6 +103,32 @@ class Effort(TypedDict, total=False):
     tolerance: float
     leave_out: bool
     threads: int | None
+
+
+class Candidates(NamedTuple):
+    """The nodes to compare each source with: a row of `lists`, and `more[starts[row] : starts[row + 1]]`.
+
+    Nodes may come twice; -1 stands for none. The source itself is never among them.
+    """
+
+    lists: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    more: NDArray[np.int32]
+
+    @classmethod
+    def join(cls, lists: NDArray[np.int32], rows: NDArray[np.int64], nodes: NDArray[np.int64]) -> Candidates:
+        """Return the nodes of lists, one row per source, with one more node for each of some rows.
+
+        >>> found = Candidates.join(np.array([[4, 2], [3, -1]], np.int32), np.array([1, 0, 1]), np.array([5, 2, 6]))
+        >>> found.starts.tolist(), found.more.tolist()
+        ([0, 1, 3], [2, 5, 6])
+        """
+        starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(lists)))]).astype(np.int64)
+        return cls(lists, starts, nodes[np.argsort(rows, kind="stable")].astype(np.int32))
+
+    def of(self, part: slice) -> Candidates:
+        """Return those of some sources."""
+        return Candidates(self.lists[part], self.starts[part.start : part.stop + 1], self.more)
 
 
 class Closing:

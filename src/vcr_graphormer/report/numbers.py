@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base.files import read_json
-from ..base.jobs import Progress
+from ..base.jobs import Progress, Stages
 from ..data.metrics import THRESHOLD
 from ..data.tasks import choose_metric, known_labels
 from ..explain.attributions import Attributions
@@ -255,9 +254,8 @@ def baselines(run: Run) -> dict[str, Any] | None:
 
 
 def stages_of_tokens(run: Run) -> dict[str, dict[str, float]]:
-    """Return the costs of its stages that `tokenize` wrote; empty if that file is missing."""
-    file = run.store.path / "stages.json"
-    return read_json(file) if file.is_file() else {}
+    """Return the costs of its stages that `tokenize` wrote; without those that are missing or damaged."""
+    return Stages(run.store.path / "stages.json").rows
 
 
 def criteria(run: Run, nodes: NDArray[np.int64]) -> dict[str, Any]:

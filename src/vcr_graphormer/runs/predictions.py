@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ..base.checks import Array, to_numpy, to_whole_numbers
@@ -17,6 +18,7 @@ from ..data.graph import Graph
 from ..data.metrics import Threshold
 from ..data.tasks import TASKS
 from ..errors import ConfigError, GraphError, StoreError
+from ..tokens.lists import TokenLists
 
 TABLE_ENDINGS = (".csv", ".parquet", ".npz")
 _MOST_DIGITS = 18  # of a node id: larger numbers are not of int64
@@ -188,6 +190,29 @@ def _arrays_about_nodes(rows: Predictions | Embeddings) -> dict[str, Array]:
         if getattr(rows, name) is not None:
             arrays[name] = np.asarray(getattr(rows, name), dtype=np.str_)
     return arrays if rows.true_labels is None else arrays | {"true_labels": np.asarray(rows.true_labels)}
+
+
+def check_finite(outputs: Array, nodes: NDArray[np.int64], *, graph: Graph, tokens: TokenLists) -> None:
+    """Refuse outputs [m, c] that are no numbers; name the largest entry among what the model reads, the likely cause.
+
+    Arrays with NaN or infinity are refused when they are opened. Finite numbers such as 1e38 can still be too large.
+    """
+    wrong = nodes[~np.isfinite(outputs).all(axis=1)]
+    if not len(wrong):
+        return
+    arrays: dict[str, Any] = {"features": graph.features, **tokens.arrays}
+    numbers = {name: array.data if sp.issparse(array) else array for name, array in arrays.items() if array is not None}
+    largest = {
+        name: float(np.abs(np.asarray(array)).max(initial=0))
+        for name, array in numbers.items()
+        if array.dtype.kind == "f"
+    }
+    name = max(largest, key=lambda one: largest[one])
+    where = f"{tokens.where}/{name}.npy" if name in tokens.arrays else "the features of the graph"
+    raise GraphError(
+        f"the output for node {wrong[0]} is not a finite number: {where} holds numbers up to {largest[name]:.3g}. If "
+        f"that was not so when the model was trained, a file is damaged; vcr-graphormer verify tells which"
+    )
 
 
 def find_nodes(graph: Graph, nodes: Any = None) -> NDArray[np.int64]:

@@ -40,7 +40,7 @@ from ..training.checkpoint import HISTORY, load_tensors, read_history
 from ..training.devices import choose_micro_batch, choose_precision, find_device
 from ..training.inference import compute
 from .config import Config, load_run_config
-from .predictions import Embeddings, Predictions, find_node, find_nodes
+from .predictions import Embeddings, Predictions, check_finite, find_node, find_nodes
 
 if TYPE_CHECKING:  # imported where needed: predicting must not load the code that explains
     from ..explain.attributions import Attributions
@@ -434,7 +434,9 @@ class Run:
         self, nodes: NDArray[np.int64], vectors: bool, *, progress: Progress | bool | None
     ) -> NDArray[np.float32]:
         with bars(progress) as show:
-            return compute(self.model, self.inputs, nodes, self.batch_size, vectors=vectors, progress=show)
+            outputs = compute(self.model, self.inputs, nodes, self.batch_size, vectors=vectors, progress=show)
+        check_finite(outputs, nodes, graph=self.graph, tokens=self.store)
+        return outputs
 
     def wrap(
         self, nodes: NDArray[np.int64], predicted: NDArray[np.float32], target: Target | None = None
@@ -523,9 +525,12 @@ class Run:
         ids, exact, lists = find_nodes(self.graph, nodes), self._exact, self.lists_at_once
         column = None if output is None else find_output(self.graph, self.about["num_outputs"], output)
         with bars(progress) as show:
-            return attribute(
+            attributions = attribute(
                 exact.model, exact.inputs, ids, target=self.target, lists_at_once=lists, column=column, progress=show
             )
+        for outputs in (attributions.outputs, attributions.effect, *attributions.without.values()):
+            check_finite(outputs, ids, graph=self.graph, tokens=self.store)
+        return attributions
 
     look = attributions  # the name in the first release
 
@@ -540,9 +545,12 @@ class Run:
 
         ids, exact, lists = find_nodes(self.graph, nodes), self._exact, self.lists_at_once
         with bars(progress) as show:
-            return outputs_without(
+            whole, without = outputs_without(
                 exact.model, exact.inputs, ids, target=self.target, lists_at_once=lists, progress=show
             )
+        for outputs in (whole, *without.values()):
+            check_finite(outputs, ids, graph=self.graph, tokens=self.store)
+        return whole, without
 
     def faithfulness(self, attributions: Attributions, most: int = 8, seed: int = 0) -> dict[str, list[float]]:
         """Return how the explained output falls as tokens are hidden: by effect, by attention, at random."""

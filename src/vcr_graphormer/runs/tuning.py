@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..base.checks import check_seed, is_number, is_whole, without_removed
+from ..base.checks import check_seed, is_number, is_whole, misfit, without_removed
 from ..base.files import claim, read_json, read_npz, write_json
 from ..base.folders import digest
 from ..base.progress import Bars, bars
@@ -46,7 +46,7 @@ from ..training.processes import Processes
 from ..training.trainer import OnEpoch, Trainer
 from .adapt import Tables, adapt, with_epochs
 from .baselines import NONE, QUICK
-from .config import Config
+from .config import MOST_NUMBER, Config, build_tables
 from .launch import check_data, make_room, resume, train_loaded, without_nan
 from .recipes import SECTIONS, can_fit, changed, differences, fit_recipe, load_recipes
 from .run import RUN_FILE, Run
@@ -65,6 +65,12 @@ _SPLITS = (2, 3, 5)  # on the rungs, where validation nodes are few; the first i
 _FULL = len(_DIVISORS)  # the rung on which recipes are judged in full; steps around the best are one rung higher
 _ATTEMPTS = 100  # to find a step that was not tried before, after which the search ends
 _COUNTS = ("structure_tokens", "content_tokens", "link_tokens", "nearest_tokens")
+_MOST_GROUP = 10_000  # more steps side by side than any machine has processes for
+_ABOUT = {"metric": str, "skipped": {"*": str}, "identity": {"*": str}, "group": int}  # forms of the two files
+_ENTRY = {
+    **{"number": int, "recipe": str, "rung": int, "settings": {"*": dict}, "score": (float, None), "scores": [float]},
+    **{"epochs": int, "seconds": float, "token_seconds": float, "wall_seconds": float, "error": (str, None)},
+}
 _DERIVED = ("warmup_steps", "patience")  # settings that follow from others and that no table shows
 
 
@@ -131,11 +137,12 @@ class Tuning:
         if not (Path(folder) / ABOUT_FILE).is_file():
             raise StoreError(f"{folder} holds no search: {ABOUT_FILE} is missing")
         about = read_json(Path(folder) / ABOUT_FILE)
-        if about.get("version") != _VERSION or not {"metric", "skipped", "identity", "group"} <= about.keys():
+        if about.get("version") != _VERSION or not _ABOUT.keys() <= about.keys():
             raise StoreError(f"{Path(folder) / ABOUT_FILE} has another format: search again in another folder")
-        texts = {"metric": about["metric"], **about["skipped"]} if isinstance(about["skipped"], dict) else {"": None}
-        if not all(isinstance(text, str) for text in texts.values()):
-            raise StoreError(f"{Path(folder) / ABOUT_FILE} is damaged: search again in another folder")
+        problem = misfit(about, _ABOUT, ABOUT_FILE)
+        if problem or not 1 <= about["group"] <= _MOST_GROUP:
+            problem = problem or f"{ABOUT_FILE}.group is {about['group']}"
+            raise StoreError(f"{folder} is damaged: {problem}. Search again in another folder")
         return cls(about["metric"], tuple(_read_entries(Path(folder) / TRIALS_FILE)), about["skipped"])
 
     @property
@@ -488,14 +495,18 @@ class Search:
             about = {"version": _VERSION, "metric": self.metric, "skipped": self.skipped, "identity": self.identity}
             write_json(file, {**about, "group": self.group})
             return self
-        Tuning.open(folder)
-        before = read_json(file)["identity"]
+        tuning, before = Tuning.open(folder), read_json(file)["identity"]
         other = [name for name, value in self.identity.items() if before.get(name) != value]
         if other:
             had = f" (it has seed {before['seed']})" if other == ["seed"] else ""
             raise StoreError(
                 f"{folder} holds a search with another {', '.join(other)}{had}: choose another folder, or give what it "
                 f"was begun with"
+            )
+        if unknown := [entry for entry in tuning.entries if entry.recipe not in self.configs]:
+            raise StoreError(
+                f"{folder / TRIALS_FILE} line {unknown[0].number} is of the recipe {unknown[0].recipe!r:.50}, which "
+                f"this search does not have: delete it and all lines after it"
             )
         return replace(self, group=read_json(file)["group"])
 
@@ -725,16 +736,14 @@ def cut_half_line(file: Path) -> None:
 
 
 def _check_entry(entry: TuningTrial) -> None:
-    """Raise for a trial whose values are not of the types that a search writes."""
-    numbers = (*entry.scores, entry.seconds, entry.token_seconds, entry.wall_seconds)
-    right = {
-        "whole": all(is_whole(value) for value in (entry.number, entry.rung, entry.epochs)),
-        "numbers": all(is_number(value) for value in numbers) and (entry.score is None or is_number(entry.score)),
-        "texts": isinstance(entry.recipe, str) and isinstance(entry.error, str | None),
-        "tables": isinstance(entry.settings, dict) and all(isinstance(one, dict) for one in entry.settings.values()),
-    }
-    if not all(right.values()):
-        raise ValueError(f"it lacks {', '.join(name for name, fits in right.items() if not fits)}")
+    """Raise for a trial whose values are not of the types that a search writes, or whose settings nobody has."""
+    if problem := misfit(asdict(entry), _ENTRY, "it"):
+        raise ValueError(problem)
+    values = [*asdict(entry).values(), *entry.scores]
+    if any(is_whole(value) and abs(value) > MOST_NUMBER for value in values):
+        raise ValueError("it holds a number that is too large")
+    if other := entry.settings.keys() - set(SECTIONS):
+        raise ValueError(f"it has settings of {min(other)!r}")
 
 
 def _read_entries(file: Path) -> list[TuningTrial]:
@@ -748,10 +757,13 @@ def _read_entries(file: Path) -> list[TuningTrial]:
         try:
             entry = TuningTrial(**json.loads(line))
             _check_entry(entry)
+            tables = {name: without_removed(name, table, **how) for name, table in entry.settings.items()}
+            build_tables(tables)
+        except StoreError:
+            raise
         except (ValueError, TypeError, RecursionError) as error:
             raise StoreError(f"{file} line {number} is damaged: delete it and all lines after it") from error
         if entry.number != number:
             raise StoreError(f"{file} line {number} is trial {entry.number}: delete it and all lines after it")
-        tables = {name: without_removed(name, table, **how) for name, table in entry.settings.items()}
         entries.append(replace(entry, settings=tables))
     return entries

@@ -163,7 +163,8 @@ class _Job:
         """Return the arrays of every kind of neighbours, by name; compute those that are not finished."""
         arrays: dict[str, Array] = {}
         for kind in self.kinds:
-            parts = ("ids", "scores", "assignment", *(("shared",) if kind.name in self._before else ()))
+            more = () if kind.name not in self._before else ("shared", "reserve") if kind.reserve else ("shared",)
+            parts = ("ids", "scores", "assignment", *more)
             finished = {f"{kind.name}_{part}": self.work.open(f"{kind.name}_{part}") for part in parts}
             if any(array is None for array in finished.values()):
                 with self._stage(f"{kind.name} connections"):
@@ -202,7 +203,9 @@ class _Job:
             self._rank_shards(f"{kind.name} ranking", missing, total=len(shards), ranker=ranker)
         before, score_type = self._before.get(kind.name, 0), self.config.score_type
         parts = {"ids": (tokens, "int32"), "scores": (tokens, score_type)}
-        for part, (width, dtype) in (parts | ({"shared": (before, score_type)} if before else {})).items():
+        parts |= {"shared": (before, score_type)} if before else {}
+        parts |= {"reserve": (tokens + before, "int32")} if before and kind.reserve else {}
+        for part, (width, dtype) in parts.items():
             name = f"{kind.name}_{part}"
             blocks: Iterable[Array] = [np.empty((num_nodes, 0))]
             if tokens:
@@ -215,13 +218,14 @@ class _Job:
         ranking = read_npz(shard.file)
         if kind.name not in self._before:
             return ranking
-        return leave_repeats_out(
+        lists = leave_repeats_out(
             ranking["ids"],
             ranking["scores"],
             earlier=np.concatenate([ids[shard.start : shard.stop] for ids in earlier], 1),
             count=self._counts[kind.name],
             score_type=self.config.score_type,
         )
+        return {**lists, "reserve": ranking["ids"]}
 
     def _shards(self, kind: Kind) -> list[Shard]:
         num_nodes = self.graph.num_nodes

@@ -31,13 +31,13 @@ from ..data.graph import Graph
 from ..data.growth import align, subgraph
 from ..errors import ConfigError, StoreError
 from ..ranking.connections import Connections
-from ..ranking.growth import coarse_of, grow_ranker, join_clusters, join_nearest
+from ..ranking.growth import coarse_of, grow_ranker, join_clusters, join_nearest, repair_rankings, share_new_node
 from ..ranking.nearest import FeatureRanker
 from ..ranking.pagerank import Ranker
-from ..ranking.ranker import check_ranking
+from ..ranking.ranker import Ranking, check_ranking
 from .build import make_identity, tokenize
 from .distinct import leave_repeats_out, places_before
-from .hops import Step
+from .hops import Step, take_rows
 from .kinds import CONTENT, STRUCTURE, Kind, kinds_of
 from .lists import TokenLists, coarse_clusters, hop_arrays, make_lists, preparation
 from .store import FORMAT_VERSION, KIND, TokenStore
@@ -46,8 +46,7 @@ NEW, AFFECTED, ALL = "new", "affected", "all"
 REFRESH = (NEW, AFFECTED, ALL)
 # A changed node looks back at so many nodes whose lists it may enter. Chosen by hand.
 LOOKED_BACK = 64
-# An old list is made anew if a changed node scores at least this fraction of its last score there. Chosen by hand.
-ENTERS = 0.5
+ENTERS = 0.5  # a changed node may enter a list by similarity from this fraction of its last score; chosen by hand
 RANKERS = "rankers"  # folder in a store
 # Up to this fraction of new nodes `affected` keeps the second level of the ranking (docs/log.md).
 FROZEN_UP_TO = 0.02
@@ -157,13 +156,31 @@ class Update:
 
     @cached_property
     def rows(self) -> NDArray[np.int64]:
-        """Return the nodes whose lists are made: new ones, and affected ones if they are wanted."""
+        """Return the nodes that are ranked anew: new ones, and affected ones if they are wanted."""
         if self.refresh == NEW:
             return self.growth.new
-        affected = [self.growth.new]
-        for kind, ranker, _ in self.rankers.values():
-            affected.append(self._entered(kind, ranker))
-        return np.unique(np.concatenate(affected))
+        ranked = [(kind, ranker) for kind, ranker, _ in self.rankers.values() if not self.is_repaired(kind)]
+        return np.unique(np.concatenate([self.growth.new, *(self._entered(*pair) for pair in ranked)]))
+
+    def is_repaired(self, kind: Kind) -> bool:
+        """Return whether all lists of a kind are made, by comparing what stood in the longer ranking of before."""
+        return self.refresh == AFFECTED and f"{kind.name}_reserve" in self.store.arrays
+
+    def _rank(self, kind: Kind, ranker: Any, *, more: int) -> Ranking:
+        """Rank the rows, or repair the rankings of all nodes."""
+        length = kind.count(self.store.settings) + more
+        if not self.is_repaired(kind):
+            ranking = ranker.rank(self.rows, length, threads=self.threads, **kind.effort(self.store.settings, more))
+            return check_ranking(ranking, length, limit=self.graph.num_nodes)
+        growth = self.growth
+        # Only what changed much is compared with all nodes. A link to a new node makes others that link to it similar.
+        by_features = isinstance(ranker, FeatureRanker)
+        changed = growth.other_features if by_features else growth.old_to_old
+        sources = np.unique(np.concatenate([growth.old_to_old, changed, growth.new]))
+        pairs = None if by_features else share_new_node(self.graph, growth.before.num_nodes)
+        ranked = ranker.rank(sources, max(length, LOOKED_BACK), threads=self.threads)
+        earlier = np.asarray(self.store.arrays[f"{kind.name}_reserve"])
+        return repair_rankings(ranker, earlier, ranked, k=length, pairs=pairs, threads=self.threads)
 
     def _entered(self, kind: Kind, ranker: Any) -> NDArray[np.int64]:
         """Return the old nodes that changed, and those in whose lists a changed node stands or may stand.
@@ -187,7 +204,7 @@ class Update:
             owner = np.broadcast_to(ranking.sources[:, None], ranking.ids.shape)[seen]
             scores = scores * total[owner] / np.maximum(total[others], np.finfo(np.float64).tiny)
         last = np.asarray(self.store.scores(kind.name)[:, -1], dtype=np.float64)
-        entered = others[scores >= ENTERS * last[others]].astype(np.int64)
+        entered = others[scores >= (1 if by_pagerank else ENTERS) * last[others]].astype(np.int64)
         changed = sources[sources < old]
         is_changed = np.zeros(old + 1, dtype=np.bool_)  # the last entry stands for padding, -1
         is_changed[changed] = True
@@ -197,29 +214,31 @@ class Update:
     def lists(self) -> dict[str, Patched]:
         """Return ids, scores and shared scores of every kind, by the names of a store's arrays."""
         settings, counts = self.store.settings, dict(self.store.layout.counts)
-        before, arrays = places_before(counts, settings), dict[str, Array]()
+        before, names = places_before(counts, settings), list[str]()
         total = self.graph.num_nodes
         result: dict[str, Patched] = {}
         for name, count in counts.items():
             own: dict[str, Array]
+            rows = self.rows
             if count:
                 kind, ranker, connections = self.rankers[name]
                 more = before.get(name, 0)
-                ranking = ranker.rank(self.rows, count + more, threads=self.threads, **kind.effort(settings, more))
-                check_ranking(ranking, count + more, limit=total)
+                ranking = self._rank(kind, ranker, more=more)
+                rows = ranking.sources
                 own = {"ids": ranking.ids, "scores": ranking.scores.astype(settings.score_type)}
                 if more:
-                    earlier = np.concatenate([ids for key, ids in arrays.items() if key.endswith("_ids")], 1)
+                    earlier = np.concatenate([result[f"{other}_ids"].take(rows) for other in names], 1)
                     how: dict[str, Any] = {"count": count, "score_type": settings.score_type}
                     own = leave_repeats_out(ranking.ids, ranking.scores, earlier=earlier, **how)
+                    own |= {"reserve": ranking.ids} if f"{name}_reserve" in self.store.arrays else {}
                 assignment = connections.assignment
             else:
-                own = {"ids": np.empty((len(self.rows), 0), np.int32)}
-                own["scores"] = np.empty((len(self.rows), 0), settings.score_type)
+                own = {"ids": np.empty((len(rows), 0), np.int32)}
+                own["scores"] = np.empty((len(rows), 0), settings.score_type)
                 assignment = np.concatenate([self.store.assignment(name), np.full(len(self.growth.new), -1, np.int32)])
-            arrays |= {f"{name}_{part}": array for part, array in own.items()}
+            names.append(name)
             for part, array in own.items():
-                result[f"{name}_{part}"] = Patched(self.store.arrays[f"{name}_{part}"], self.rows, array, total)
+                result[f"{name}_{part}"] = Patched(self.store.arrays[f"{name}_{part}"], rows, array, total)
             fresh = np.arange(self.growth.before.num_nodes, total)
             old = np.asarray(self.store.assignment(name))
             result[f"{name}_assignment"] = Patched(old, fresh, assignment[fresh], total)
@@ -235,19 +254,17 @@ class Update:
         current: Any = self.graph.features
         for number, rows in enumerate(sets, start=1):
             old: Any = self.store.hop(number)
-            if self.refresh == AFFECTED and 2 * len(rows) > self.graph.num_nodes and not _any_sparse(old, current):
+            if (
+                self.refresh == AFFECTED
+                and 2 * len(rows) > self.graph.num_nodes
+                and not (sp.issparse(old) or sp.issparse(current))
+            ):
                 # Most rows change: computing all of them is quicker than picking, and gives the others the same bits.
-                every, whole = range(self.graph.num_nodes), _take(current, np.arange(self.graph.num_nodes))
+                every, whole = range(self.graph.num_nodes), take_rows(current, np.arange(self.graph.num_nodes))
                 current = step.times_dense(whole, every, threads=default_threads(self.threads))
                 yield number, current
                 continue
-            matrix = step.rows(rows)
-            used = np.zeros(self.graph.num_nodes, dtype=np.bool_)
-            used[matrix.indices] = True
-            place = np.cumsum(used) - 1
-            shape = (len(rows), int(used.sum()))
-            compact = sp.csr_matrix((matrix.data, place[matrix.indices], matrix.indptr), shape)
-            product = compact @ _take(current, np.flatnonzero(used))
+            product = step.times_rows(current, rows)
             if sp.issparse(old):
                 current = patched_csr(old, rows, sp.csr_matrix(product), num_rows=self.graph.num_nodes)
             else:
@@ -272,18 +289,6 @@ class Update:
     def to_lists(self) -> TokenLists:
         """Return the lists in memory."""
         return TokenLists(self.store.config, self.arrays(), self.store.more_kinds)
-
-
-def _any_sparse(*matrices: Any) -> bool:
-    return any(sp.issparse(matrix) for matrix in matrices)
-
-
-def _take(matrix: Any, rows: NDArray[np.int64]) -> Any:
-    """Return some rows of features or of a hop, as float32."""
-    if isinstance(matrix, Patched):
-        return matrix.take(rows)
-    taken = matrix[rows]
-    return taken if sp.issparse(taken) else np.asarray(taken, dtype=np.float32)
 
 
 class Origin(Protocol):

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ..base.checks import Array, is_whole
+from ..base.patched import Patched
 from ..data.contract import Features
 from ..data.graph import Graph
 from ..errors import ConfigError, GraphError
@@ -71,6 +72,16 @@ class Step:
         data = (adjacency.data * left * self.right[adjacency.indices]).astype(np.float32)
         return sp.csr_matrix((data, adjacency.indices, adjacency.indptr), shape=adjacency.shape, copy=False)
 
+    def times_rows(self, features: Any, nodes: NDArray[np.int64]) -> Any:
+        """Return some rows of P times features or a hop, of which only the rows that are needed are read."""
+        matrix = self.rows(nodes)
+        used = np.zeros(self.graph.num_nodes, dtype=np.bool_)
+        used[matrix.indices] = True
+        place = np.cumsum(used) - 1
+        shape = (len(nodes), int(used.sum()))
+        compact = sp.csr_matrix((matrix.data, place[matrix.indices], matrix.indptr), shape)
+        return compact @ take_rows(features, np.flatnonzero(used))
+
     def times_dense(self, features: Array, rows: range, *, threads: int) -> NDArray[np.float32]:
         """Return consecutive rows of P times a dense matrix. Each thread takes rows with as many arcs as the others'.
 
@@ -94,6 +105,14 @@ class Step:
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(compute, range(threads)))
         return product.astype(np.float32, copy=False)
+
+
+def take_rows(matrix: Any, rows: NDArray[np.int64]) -> Any:
+    """Return some rows of features or of a hop, as float32."""
+    if isinstance(matrix, Patched):
+        return matrix.take(rows)
+    taken = matrix[rows]
+    return taken if sp.issparse(taken) else np.asarray(taken, dtype=np.float32)
 
 
 def normalized_adjacency(graph: Graph, self_loops: bool = False) -> sp.csr_matrix:

@@ -90,6 +90,9 @@ class Kind:
         Hashes of the training nodes and labels the lists depend on, by name; default: of all of them.
     settings : tuple of str
         Names of the settings the lists depend on, apart from the number of tokens; default: all.
+    reserve : bool
+        Whether distinct lists keep the ids of the longer ranking that they were cut from. `update` compares these
+        instead of all nodes. It needs a ranker that can rank among candidates.
 
     >>> STRUCTURE.count(TokenConfig(structure_tokens=5))
     5
@@ -103,6 +106,7 @@ class Kind:
     check: Callable[[Graph, Train, TokenConfig], None] = lambda graph, train, config: None
     labels: Callable[[Graph, Train], dict[str, str]] = _training_labels
     settings: tuple[str, ...] = tuple(item.name for item in fields(TokenConfig))
+    reserve: bool = False
 
     def connections(self, graph: Graph, train: Train, config: TokenConfig) -> Connections:
         """Make the super nodes; none where no token of this kind is asked for."""
@@ -158,7 +162,14 @@ STRUCTURE = Kind(
     labels=_no_labels,
     settings=("clusters", *_RANKED),
 )
-LINKS = Kind("links", lambda config: config.link_tokens, ranker=_links, labels=_no_labels, settings=("score_type",))
+LINKS = Kind(
+    "links",
+    lambda config: config.link_tokens,
+    ranker=_links,
+    labels=_no_labels,
+    settings=("score_type",),
+    reserve=True,
+)
 NEAREST = Kind(
     "nearest",
     lambda config: config.nearest_tokens,
@@ -166,6 +177,7 @@ NEAREST = Kind(
     check=_check_features,
     labels=_no_labels,
     settings=("seed", "score_type"),
+    reserve=True,
 )
 _BY_LABELS = Kind(
     "content",

@@ -211,7 +211,8 @@ def make_lists(
         if kind.name in before:
             earlier = np.concatenate([array for name, array in arrays.items() if name.endswith("_ids")], 1)
             how: dict[str, Any] = {"count": counts[kind.name], "score_type": settings.score_type}
-            own = own | leave_repeats_out(own["ids"], own["scores"], earlier=earlier, **how)
+            kept_ids = {"reserve": own["ids"]} if kind.reserve else {}
+            own = own | kept_ids | leave_repeats_out(own["ids"], own["scores"], earlier=earlier, **how)
         own = own | {"scores": own["scores"].astype(settings.score_type, copy=False)}
         arrays |= {f"{kind.name}_{part}": array for part, array in own.items()}
     current: Any = graph.features

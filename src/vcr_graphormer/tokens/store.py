@@ -85,6 +85,9 @@ class TokenStore(TokenLists):
                 raise GraphError(f"its lists are distinct, but {kind}_shared is not as it must be")
             if not all_finite(shared):
                 raise GraphError(f"{kind}_shared must be finite")
+        for name in [f"{kind}_reserve" for kind in kinds if f"{kind}_reserve" in arrays]:
+            check_form(arrays[name], "int32", (num_nodes, arrays[name].shape[-1]), name=name)
+            check_range(arrays[name], -1, num_nodes - 1, name=name)
         for number in range(1, self.num_hops + 1):
             self._check_hop(f"hop_{number}", (num_nodes, self.num_features))
 

@@ -69,6 +69,29 @@ def rank_candidates(sources, indptr, indices, values, step, candidates, column, 
 
 
 @jit
+def rank_among(sources, indptr, indices, values, step, lists, starts, more, column, seen, ids, scores):
+    """Compare each source with its own candidates only: `lists[row]` and `more[starts[row] : starts[row + 1]]`.
+
+    `column` and `seen` are as in `rank_candidates`.
+    """
+    k = ids.shape[1]
+    score, node = np.empty(k, dtype=np.float32), np.empty(k, dtype=np.int32)
+    for row in range(len(sources)):
+        u = sources[row]
+        put(indptr, indices, values, u, column)
+        size = 0
+        for i in range(starts[row] - lists.shape[1], starts[row + 1]):
+            v = more[i] if i >= starts[row] else lists[row, i - starts[row]]
+            if v >= 0 and seen[v] != row:
+                seen[v] = row
+                product = multiply_column(indptr, indices, values, v, column)
+                if product > np.float32(step / 2):
+                    size = offer(score, node, size, rounded(product, step), v)
+        clear(indptr, indices, u, column)
+        unload(score, node, size, ids[row], scores[row])
+
+
+@jit
 def put(indptr, indices, values, u, column):
     """Write the row of node u to a column of the table."""
     for e in range(indptr[u], indptr[u + 1]):
