@@ -9,7 +9,7 @@ import pytest
 
 import vcr_graphormer as vcr
 from tests.support.dask_cluster import Here
-from tests.support.plain import token_config
+from tests.support.plain import alone, token_config
 from tests.support.runs import CONFIG, all_bytes, named_graph
 from vcr_graphormer.base.checks import check_sources
 from vcr_graphormer.base.folders import open_folder, write_folder
@@ -86,7 +86,7 @@ def test_its_tokens_stand_behind_the_others(run: vcr.Run) -> None:
     assert "3 circle" in repr(run.store)
     batch = run.inputs.batch(run.inputs.ids[0].new_tensor([148]).long(), with_rows=False)
     assert batch.place[0, -3:].tolist() == [149, 0, 1]
-    kinds = run.model.kinds
+    kinds = alone(run.model).kinds
     assert kinds is not None
     assert len(kinds) == 1 + 2 + 4  # the node, two hops, four kinds of neighbours
 

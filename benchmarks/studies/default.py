@@ -28,7 +28,7 @@ from benchmarks.search.tune import crossed_score
 from benchmarks.studies.neighbours import BY_AUC, FIRST_SEED, TWELVE
 from benchmarks.tables import METHODS, OURS, read_results
 from vcr_graphormer.data.tasks import TASKS
-from vcr_graphormer.runs.adapt import adapt
+from vcr_graphormer.runs.adapt import ALIKE, adapt, choose_members, label_agreement
 from vcr_graphormer.runs.baselines import baseline_names, run_baseline
 from vcr_graphormer.runs.recipes import changed
 from vcr_graphormer.runs.trials import Workbench
@@ -56,6 +56,14 @@ class Candidate:
         Whether dropout of features and labels around neighbours follow the number of features and training nodes.
     few_columns : float
         Dropout of features where there are few of them.
+    by_columns : bool
+        Whether neighbours carry the labels around them only where there are few columns.
+    by_direction : bool
+        Whether hops and PageRank have self-loops where edges have no direction.
+    members : bool
+        Whether several models predict together where there are few training nodes, by the rule of `choose_members`.
+    alike : bool
+        Whether the first path reads hops by attention where linked training nodes mostly have the same label.
     epochs : float
         Epochs, as a fraction of those of the others.
     """
@@ -65,6 +73,10 @@ class Candidate:
     training: dict[str, Any] = field(default_factory=dict)
     by_graph: bool = True
     few_columns: float = 0.0
+    by_columns: bool = False
+    by_direction: bool = False
+    members: bool = False
+    alike: bool = False
     epochs: float = 1.0
 
     def changes(self, graph: vcr.Graph, train: int) -> Tables:
@@ -79,18 +91,24 @@ class Candidate:
             model = {**BASE["model"], **chosen, **self.model}
             if graph.num_features < FEW_COLUMNS:
                 model |= {"feature_dropout": self.few_columns, "embedding_dropout": 0.0}
+            elif self.by_columns:
+                model |= {"rich_labels": False}
+        model["members"] = choose_members(train) if self.members else 1
         training = {**BASE["training"], **self.training}
         if self.epochs != 1:
             training["epochs"] = 60 if train <= 1000 else 30
-        return {"tokens": {**BASE["tokens"], **self.tokens}, "model": model, "training": training}
+        loops = {"self_loops": True} if self.by_direction and not graph.directed else {}
+        return {"tokens": {**BASE["tokens"], **loops, **self.tokens}, "model": model, "training": training}
 
 
 BASE: Tables = {
     "tokens": {**EIGHT, "self_loops": False},
-    "model": {**THIRDS, "readout": "target", "feature_dropout": 0.5, "embedding_dropout": 0.0, "rich_labels": False},
+    "model": {**THIRDS, "readout": "target", "feature_dropout": 0.5, "embedding_dropout": 0.0, "rich_labels": False}
+    | {"own_hops": False},
     "training": {"learning_rate": 1e-3},
 }
 PAGERANK_ONLY = {"link_tokens": 0, "nearest_tokens": 0}
+RULES: dict[str, Any] = {"by_columns": True, "by_direction": True}
 FOUR = {"structure_tokens": 4, "content_tokens": 4}
 CANDIDATES: dict[str, Candidate] = {
     "structure and content": Candidate(PAGERANK_ONLY, {"readout": "attention", **QUARTER}, by_graph=False),
@@ -111,6 +129,11 @@ CANDIDATES: dict[str, Candidate] = {
     "no labels around": Candidate(model={"rich_labels": False}),
     "four, quarter": Candidate(FOUR, QUARTER),
     "four, quarter, self-loops": Candidate({**FOUR, "self_loops": True}, QUARTER),
+    "by columns and direction": Candidate(**RULES),
+    "by columns and direction, twice the rate": Candidate(training={"learning_rate": 2e-3}, **RULES),
+    "by columns and direction, quarter": Candidate(model=QUARTER, **RULES),
+    "members": Candidate({"self_loops": True}, by_columns=True, members=True),
+    "members, hops where labels are alike": Candidate({"self_loops": True}, by_columns=True, members=True, alike=True),
 }
 COMPARED_WITH = "by graph"  # it has all splits of all graphs
 
@@ -159,6 +182,8 @@ def left_out_choices(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
 def settings_of(candidate: Candidate, graph: vcr.Graph, split: vcr.Split, seed: int) -> vcr.Config:
     """Return the settings of a candidate for one graph and split, without checkpoints."""
     changes = candidate.changes(graph, len(split.train))
+    if candidate.alike:
+        changes["model"]["own_hops"] = label_agreement(graph, split.train) > ALIKE
     config = changed(changed(vcr.Config(), changes), {"training": {"seed": seed, "checkpoint_every": 0}})
     return adapt(config, graph, split).config
 
@@ -199,6 +224,8 @@ def make_parser() -> argparse.ArgumentParser:
     """Return the options of this benchmark."""
     parser = new_parser(__doc__, device=True, graphs=TWELVE)
     parser.add_argument("--stage", choices=("judge", "measure", "baselines", "all"), default="all")
+    parser.add_argument("--candidates", nargs="+", default=list(CANDIDATES), help="to judge; default: all")
+    parser.add_argument("--first", type=int, default=FIRST_SEED, help="first seed of the splits to judge by")
     parser.add_argument("--splits", type=int, default=2, help="twice as many on graphs of few nodes")
     parser.add_argument("--seeds", type=int, default=10, help="of the measurement")
     parser.add_argument("--beside", choices=("quick", "all"), default="all", help="which baselines to measure")
@@ -227,8 +254,8 @@ def main() -> None:
     if arguments.stage in ("judge", "all"):
         done = {(row["graph"], row["candidate"], row["seed"]) for row in read_rows(judged)}
         for name in arguments.graphs:
-            seeds = range(FIRST_SEED, FIRST_SEED + arguments.splits * (2 if name in SMALL else 1))
-            for label, candidate in CANDIDATES.items():
+            seeds = range(arguments.first, arguments.first + arguments.splits * (2 if name in SMALL else 1))
+            for label, candidate in ((label, CANDIDATES[label]) for label in arguments.candidates):
                 for seed in seeds:
                     if (name, label, seed) in done:
                         continue

@@ -23,6 +23,7 @@ from tests.model.test_transformer import (
     make_shared,
 )
 from tests.support import naive
+from tests.support.plain import alone
 from tests.support.runs import CONFIG, named_graph
 from vcr_graphormer import ConfigError, Explanation, Graph, Run, VCRError
 from vcr_graphormer.cli.console import print_explanation
@@ -240,7 +241,7 @@ def test_a_gated_run_knows_its_gate(run: Run, graph: Graph, tmp_path: Path) -> N
     assert run.embed([1, 2]).shape == (2, 16)
     config = replace(CONFIG, model=replace(CONFIG.model, combine="gated"))
     gated = vcr.train(graph, vcr.Split.random(graph.labels, seed=0), config, tmp_path / "run", device="cpu")
-    assert gated.gate == pytest.approx(float(np.tanh(gated.model.gate.item())))
+    assert gated.gate == pytest.approx(float(np.tanh(alone(gated.model).gate.item())))
     assert 0 < gated.gate < 1  # type: ignore[operator]
     assert gated.embed([1, 2]).shape == (2, 32)
     assert gated.explain("n7").kind_effects["neighbours"] != 0

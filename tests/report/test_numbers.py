@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import vcr_graphormer as vcr
+from tests.support.plain import alone
 from tests.support.runs import CONFIG
 from vcr_graphormer import Graph, Run
 from vcr_graphormer.report import numbers
@@ -93,7 +94,7 @@ def test_behind_a_closed_gate_no_prediction_changes(tmp_path: Path) -> None:
     assert before["gate"] == run.gate != 0
     assert before["median_effect"] > 1e-5
     with torch.no_grad():
-        run.model.gate.zero_()
+        alone(run.model).gate.zero_()
     found = summarize(run, 150)["neighbours"]
     assert found["gate"] == found["changed"] == found["fraction_changed"] == 0
     assert found["became_right"] == found["became_wrong"] == 0

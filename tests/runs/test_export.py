@@ -74,6 +74,10 @@ CASES = {
         "features hop_features rich_features scores mask shared_scores label_hops labels labels_around",
         model={**LABELS, "combine": "gated", "kind_embedding": True, "rank_embedding": True, "rich_tokens": 2},
     ),
+    "three members": Case(
+        "features hop_features scores mask shared_scores",
+        model={"combine": "gated", "readout": "target", "kind_embedding": True, "members": 3},
+    ),
     "four kinds": Case(
         "features hop_features scores mask shared_scores",
         tokens={"link_tokens": 2, "nearest_tokens": 2},

@@ -14,6 +14,7 @@ import pytest
 
 import vcr_graphormer as vcr
 from tests.support.damage import edited_manifest, put_array
+from tests.support.plain import alone
 from tests.support.runs import CONFIG, named_graph
 from vcr_graphormer import ConfigError, Graph, GraphError, Run, Split, StoreError
 from vcr_graphormer.training.checkpoint import load_tensors, save_tensors
@@ -52,7 +53,7 @@ def test_embeddings_lead_to_the_predictions(run: Run) -> None:
 
     vectors = run.embed([3, 4])
     assert vectors.shape == (2, 16)
-    logits = run.model.head(torch.from_numpy(vectors)).detach().numpy()
+    logits = alone(run.model).head(torch.from_numpy(vectors)).detach().numpy()
     chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(chances, run.predict([3, 4]).probabilities, atol=1e-5)
 

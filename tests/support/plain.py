@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import vcr_graphormer as vcr
+from vcr_graphormer.model.members import Model
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = json.loads((Path(__file__).parent / "presets.json").read_text())
 _PLAIN = PRESETS["plain"]
@@ -22,6 +23,12 @@ def token_config(**settings: Any) -> vcr.TokenConfig:
 def model_config(**settings: Any) -> vcr.ModelConfig:
     """The paper's model: width 128, one layer, one path."""
     return vcr.ModelConfig(**{**_PLAIN["model"], **settings})
+
+
+def alone(model: Model) -> vcr.VCRGraphormer:
+    """The model, which has no members."""
+    assert isinstance(model, vcr.VCRGraphormer)
+    return model
 
 
 def train_config(**settings: Any) -> vcr.TrainConfig:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.support.plain import model_config, token_config, train_config
+from tests.support.plain import alone, model_config, token_config, train_config
 from vcr_graphormer import ConfigError, Graph, ModelConfig, Split, TrainConfig, generate
 from vcr_graphormer.data.tasks import TASKS, Target
 from vcr_graphormer.runs.trials import Workbench
@@ -198,9 +198,9 @@ def test_weights_that_no_label_speaks_of(graph: Graph, split: Split, optimizer: 
     )
     trainer = make_trainer(blind, split, training)
     with torch.no_grad():
-        trainer.model.feature_weights[0][-1] = 0.5
+        alone(trainer.model).feature_weights[0][-1] = 0.5
     trainer.advance(trainer.nodes, trainer.labels)
-    torch.testing.assert_close(trainer.model.feature_weights[0][-1], torch.full((16,), expected))
+    torch.testing.assert_close(alone(trainer.model).feature_weights[0][-1], torch.full((16,), expected))
 
 
 def test_normalized_rows_do_not_depend_on_the_scale_of_the_features(graph: Graph, split: Split) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.support.plain import model_config, token_config, train_config
+from tests.support.plain import alone, model_config, token_config, train_config
 from vcr_graphormer import (
     ConfigError,
     Graph,
@@ -185,7 +185,7 @@ def test_a_loss_that_is_no_number_stops_and_names_the_step(
     def spoil(row: dict[str, float]) -> None:
         if row["epoch"] == 3:
             with torch.no_grad():
-                trainer.model.bias.fill_(math.nan)
+                alone(trainer.model).bias.fill_(math.nan)
 
     # 96 training nodes in batches of 40: three steps an epoch, so epoch 4 starts with step 10.
     with pytest.raises(
@@ -319,10 +319,12 @@ def test_weight_decay_does_not_close_the_gate(graph: Graph, split: Split, store:
     for decay in (0.0, 50.0):
         training = replace(TRAINING, epochs=2, weight_decay=decay, gradient_clip=0.0)
         trainer = make_trainer(graph, split, store, training, replace(MODEL, combine="gated"))
-        for parameter in trainer.model.head.parameters():  # the second path says nothing: its gate gets no gradient
+        for parameter in alone(
+            trainer.model
+        ).head.parameters():  # the second path says nothing: its gate gets no gradient
             torch.nn.init.zeros_(parameter).requires_grad_(False)
         trainer.fit()
-        gates.append(trainer.model.gate.item())
+        gates.append(alone(trainer.model).gate.item())
     assert gates == [pytest.approx(0.55), pytest.approx(0.55)]
 
 

@@ -16,7 +16,7 @@ from ..data.metrics import Threshold
 from ..data.tasks import Target
 from ..errors import ConfigError
 from ..model.batches import Inputs
-from ..model.transformer import VCRGraphormer
+from ..model.members import Model
 from ..tokens.layout import Layout
 from ..training.devices import memory_advice, within_memory
 
@@ -112,7 +112,7 @@ class Attributions:
 
 
 def attribute(
-    model: VCRGraphormer,
+    model: Model,
     inputs: Inputs,
     nodes: NDArray[np.int64],
     target: Target,
@@ -171,7 +171,7 @@ def attribute(
 
 
 def outputs_without(
-    model: VCRGraphormer,
+    model: Model,
     inputs: Inputs,
     nodes: NDArray[np.int64],
     *,
@@ -202,7 +202,7 @@ def outputs_without(
 
 
 def _token_lists(
-    model: VCRGraphormer, inputs: Inputs, *, nodes: NDArray[np.int64], size: int
+    model: Model, inputs: Inputs, *, nodes: NDArray[np.int64], size: int
 ) -> Iterator[tuple[Tensor, Tensor | None]]:
     """Yield the projected token lists of the nodes and their masks, `size` nodes at a time."""
     order = torch.from_numpy(np.ascontiguousarray(nodes, dtype=np.int64)).to(inputs.home)
@@ -215,7 +215,7 @@ def _shown(tokens: Tensor, mask: Tensor | None) -> Tensor:
     return torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device) if mask is None else mask
 
 
-def _masked_outputs(model: VCRGraphormer, tokens: Tensor, *, masks: Tensor, target: Target) -> Tensor:
+def _masked_outputs(model: Model, tokens: Tensor, *, masks: Tensor, target: Target) -> Tensor:
     """Return the outputs [B, M, c] of each list under each of its masks [B, M, S]."""
     count, variants, length = masks.shape
     repeated = tokens.repeat_interleave(variants, 0)
@@ -223,7 +223,7 @@ def _masked_outputs(model: VCRGraphormer, tokens: Tensor, *, masks: Tensor, targ
     return target.output_tensor(logits).view(count, variants, -1)
 
 
-def _without_groups(model: VCRGraphormer, tokens: Tensor, *, shown: Tensor, outputs: Tensor, target: Target) -> Tensor:
+def _without_groups(model: Model, tokens: Tensor, *, shown: Tensor, outputs: Tensor, target: Target) -> Tensor:
     """Return the outputs [B, groups, c] of each list without each group; `outputs` where a list has no such token."""
     groups = list(model.layout.groups.values())
     if not groups:
@@ -254,7 +254,7 @@ def _ids_and_scores(inputs: Inputs, nodes: NDArray[np.int64]) -> tuple[NDArray[n
 
 
 def faithfulness(
-    model: VCRGraphormer,
+    model: Model,
     inputs: Inputs,
     attributions: Attributions,
     target: Target,

@@ -29,10 +29,12 @@ class ModelConfig:
         Attention heads; their number divides `hidden_channels`.
     layers : int
         Encoder layers. 0 reads the tokens out as they are.
+    members : int
+        Models of this form that are trained at once, each with its own weights, and predict together.
     combine : str
         `joint`: one path reads the whole list, as in the paper. `gated`: a first path without encoder layers reads the
-        node and its hops, or with the readout `target` the node alone. A second path reads the whole list. A learned
-        gate says how much of the second is added.
+        node and its hops, or with the readout `target` the node alone, unless `own_hops`. A second path reads the whole
+        list. A learned gate says how much of the second is added.
     dropout : float
         Fraction of the outputs of attention and feed-forward parts that are hidden while training.
     attention_dropout : float
@@ -40,6 +42,9 @@ class ModelConfig:
     readout : str
         How tokens become one vector: `attention` (the target plus weighted others), `mean` or `target`. With `votes`,
         where paths are `gated`, each neighbour votes: the second path adds up their logits, divided by their number.
+    own_hops : bool
+        Where paths are `gated`: whether the first path reads the hops, too, by attention, even if the second has the
+        readout `target`.
     kind_embedding : bool
         Whether to learn a vector per kind of token: the node, each hop, each kind of neighbour.
     rank_embedding : bool
@@ -70,6 +75,7 @@ class ModelConfig:
     hidden_channels: int = setting(AUTO, "width of the model; auto: by training nodes")
     heads: int = setting(8, "attention heads; they divide hidden_channels")
     layers: int = setting(1, "encoder layers")
+    members: int = setting(AUTO, "models that are trained at once and predict together; auto: by training nodes")
     combine: str = setting(
         "gated", "joint: one path reads all tokens; gated: neighbours come in through a learned gate"
     )
@@ -77,6 +83,9 @@ class ModelConfig:
     attention_dropout: float = setting(0.1, "fraction of attention weights hidden in training")
     readout: str = setting(
         "target", "attention (target token plus weighted others), mean or target; gated: votes (of each neighbour)"
+    )
+    own_hops: bool = setting(
+        AUTO, "gated: the first path reads hops by attention; auto: if linked nodes mostly have one class"
     )
     kind_embedding: bool = setting(True, "learn a vector per kind of token: self, each hop, each kind of neighbour")
     rank_embedding: bool = setting(True, "learn a vector per rank in each list of neighbours")
@@ -98,7 +107,7 @@ class ModelConfig:
 
     def check(self, num_hops: int) -> ModelConfig:
         """Refuse values out of range, or more hops than the token lists have."""
-        for name in ("hidden_channels", "heads"):
+        for name in ("hidden_channels", "heads", "members"):
             check_whole(self, "model", name, 1)
         for name in ("layers", "rich_tokens", "label_hops"):
             check_whole(self, "model", name, 0)

@@ -24,7 +24,7 @@ from ..data.tasks import Target
 from ..errors import ConfigError, StoreError
 from .batches import Batch, Inputs
 from .matrices import SparseRows, select
-from .transformer import VCRGraphormer
+from .members import Model
 
 ENDINGS = {"onnx": ".onnx", "torch": ".pt2"}
 OPSET = 18  # the lowest that torch writes without converting operators afterwards
@@ -46,7 +46,7 @@ _MEANINGS = {
 class Exportable(nn.Module):
     """A model whose inputs are the named tensors of `gather`, and whose outputs are probabilities or values."""
 
-    def __init__(self, model: VCRGraphormer, own_scores: Tensor, target: Target) -> None:
+    def __init__(self, model: Model, own_scores: Tensor, target: Target) -> None:
         super().__init__()
         self.model, self.target = model, target
         self.own_scores: Tensor
@@ -86,7 +86,7 @@ class Exportable(nn.Module):
         return self.target.output_tensor(self.model(batch))
 
 
-def gather(model: VCRGraphormer, inputs: Inputs, nodes: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+def gather(model: Model, inputs: Inputs, nodes: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
     """Return what the model reads of some nodes, by the names of the exported inputs. Sparse rows become dense.
 
     Inputs that the model does not have, such as labels if it reads none, are left out.
@@ -165,7 +165,7 @@ def _is_description(file: Path) -> bool:
 
 
 def write_export(
-    file: Path, kind: str, *, model: VCRGraphormer, inputs: Inputs, target: Target, about: Mapping[str, Any]
+    file: Path, kind: str, *, model: Model, inputs: Inputs, target: Target, about: Mapping[str, Any]
 ) -> None:
     """Write the model to a file, and a JSON file beside it that describes inputs and outputs.
 
@@ -190,7 +190,7 @@ def write_export(
         description_file.write_text(json_text(description), encoding="utf-8")
 
 
-def _check_onnx(model: VCRGraphormer) -> None:
+def _check_onnx(model: Model) -> None:
     try:
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
@@ -251,9 +251,7 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _describe(
-    model: VCRGraphormer, inputs: Inputs, tensors: Mapping[str, NDArray[Any]], *, target: Target
-) -> dict[str, Any]:
+def _describe(model: Model, inputs: Inputs, tensors: Mapping[str, NDArray[Any]], *, target: Target) -> dict[str, Any]:
     """Return names, shapes, types and meanings of inputs and outputs, and the places of each kind of neighbour."""
     first = inputs.layout.first_neighbour
     places = {kind: inputs.layout.places(kind) for kind in inputs.layout.counts}

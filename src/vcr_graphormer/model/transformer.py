@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple, Self
 
 import torch
@@ -185,6 +186,8 @@ class VCRGraphormer(ListReader):
     ) -> None:
         super().__init__()
         self.config = config.check(layout.hops).check_resolved()
+        if config.members != 1:
+            raise ConfigError(f"model.members is {config.members}: make_model makes several models, this is one")
         self.layout, self.num_outputs = layout, num_outputs
         # A buffer lies on the device of the weights, so that a step can be recorded. It is not saved.
         self.kind_of_place: Tensor
@@ -206,11 +209,17 @@ class VCRGraphormer(ListReader):
         self.add_path(config, config.layers, num_outputs)
         self.own: ListReader | None = None
         if config.combine == "gated":
-            self.own = ListReader().add_path(config, 0, num_outputs)
+            first = replace(config, readout="attention") if config.own_hops else config
+            self.own = ListReader().add_path(first, 0, num_outputs)
             self.gate = nn.Parameter(torch.full((), _GATE_START))
 
     def _label_weight(self, num_labels: int) -> nn.Parameter:
         return nn.Parameter(torch.randn(num_labels, self.config.hidden_channels) / math.sqrt(num_labels))
+
+    @property
+    def gates(self) -> list[nn.Parameter]:
+        """Return the gate, if paths are gated."""
+        return [] if self.own is None else [self.gate]
 
     def forward(self, batch: Batch, projected: Tensor | None = None) -> Tensor:
         """Return logits [B, c]. A batch without rows needs `projected`, the rows of all nodes by `project_rows`."""

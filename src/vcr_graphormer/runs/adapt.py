@@ -32,12 +32,19 @@ SMOOTHING = 0.1  # of class labels, as in the recipe of most presets
 SMALL_BELOW = 300  # with fewer training nodes, or few labels: a narrow model and strong dropout
 WIDTH, SMALL_WIDTH = 128, 64
 DROPOUT, STRONG_DROPOUT = 0.3, 0.5
+# Up to so many training nodes: so many models whose predictions are averaged. With few nodes one training is partly
+# luck, and another costs seconds: on eight graphs the mean of three was better by 0.15 to 0.9 points (docs/log.md).
+MEMBERS = ((1000, 5), (5000, 3))
+ALIKE = (
+    0.3  # agreement of linked classes from which on hops are read directly; graphs here have -0.5 to 0.1, or 0.67 up
+)
+MOST_COMPARED = 100_000  # training nodes whose edges that agreement is measured on
 RICH_TOKENS, LABEL_HOPS = 1, 2  # as far as there are hops
 HIDDEN_PATH = 1 / 3  # where paths are gated, each is hidden from a third of the nodes of a step
 # Of many columns, such as words, others say the same as a hidden one. Of few, each says something of its own. With
 # MANY_LABELS, this took Minesweeper (7 columns) from 93.3 to 97.0 and Tolokers (10) from 83.7 to 84.4 (docs/log.md).
 FEW_COLUMNS, FEATURE_DROPOUT, EMBEDDING_DROPOUT = 100, 0.5, 0.3
-MANY_LABELS = 3000  # training nodes from which on neighbours carry the labels around them: with fewer they overfit
+MANY_LABELS = 3000  # from which on neighbours carry the labels around them, if columns are few: else they overfit
 MOST_LISTED = 8  # names of columns in one note
 # Two classes, the rarer one with a smaller fraction of the training labels: ROC-AUC judges, and F1 chooses a threshold.
 UNBALANCED = 0.3
@@ -190,12 +197,15 @@ def _adapt_model(config: Config, graph: Graph, train: NDArray[np.int64]) -> tupl
     has_neighbours = any((tokens.structure_tokens, tokens.content_tokens, tokens.link_tokens, tokens.nearest_tokens))
     small = len(train) < SMALL_BELOW or has_few_labels(graph, train)
     width, gated = SMALL_WIDTH if small else WIDTH, model.combine == "gated"
+    agreement = label_agreement(graph, train) if gated and model.own_hops == AUTO else 0.0
     chosen: dict[str, Any] = {
         "hidden_channels": -(-width // model.heads) * model.heads,
+        "members": choose_members(len(train)),
         "dropout": STRONG_DROPOUT if small else DROPOUT,
         "rich_tokens": min(RICH_TOKENS, hops),
         "label_hops": min(LABEL_HOPS, hops),
-        "rich_labels": has_neighbours and task.has_classes and len(train) >= MANY_LABELS,
+        "own_hops": gated and hops > 0 and agreement > ALIKE,
+        "rich_labels": has_neighbours and task.has_classes and few_columns and len(train) >= MANY_LABELS,
         "feature_dropout": 0.0 if few_columns else FEATURE_DROPOUT,
         "embedding_dropout": 0.0 if few_columns else EMBEDDING_DROPOUT,
         "neighbour_dropout": min(HIDDEN_PATH, 1 - max(0.0, model.own_dropout)) if gated else 0.0,
@@ -206,11 +216,51 @@ def _adapt_model(config: Config, graph: Graph, train: NDArray[np.int64]) -> tupl
     words = {"hidden_channels": f"width {chosen['hidden_channels']}", "dropout": f"dropout {chosen['dropout']}"}
     said = [text for name, text in words.items() if name in names]
     notes = [f"{', '.join(said)}: {len(train):,} training nodes"] if said else []
+    if "members" in names and chosen["members"] > 1:
+        notes.append(f"{chosen['members']} models that predict together: {len(train):,} training nodes are few")
+    if "own_hops" in names and chosen["own_hops"]:
+        notes.append(
+            f"hops are read directly: linked nodes have the same class more often than by chance ({agreement:.2f})"
+        )
     if "feature_dropout" in names and few_columns:
         notes.append(f"no dropout of features: {graph.num_features} columns are few, and each may matter")
     if "rich_labels" in names and chosen["rich_labels"]:
-        notes.append(f"neighbours carry the training labels around them: {len(train):,} training nodes are many")
+        notes.append(f"neighbours carry the training labels around them: {graph.num_features} columns are few")
     return config, notes
+
+
+def label_agreement(graph: Graph, train: NDArray[np.int64]) -> float:
+    """Return Cohen's kappa of the classes at both ends of an edge between training nodes: 1 if they are always equal.
+
+    It is 0 if they are equal as often as by chance, and where no two training nodes are linked.
+
+    >>> line = Graph.from_edges([[0, 1, 2], [1, 2, 3]], num_nodes=4, labels=[0, 0, 1, 1])
+    >>> round(label_agreement(line, np.arange(4)), 3)  # two of three edges, one and a half by chance
+    0.333
+    """
+    if not TASKS[graph.task].has_classes or graph.labels is None:
+        return 0.0
+    from sklearn.metrics import cohen_kappa_score
+
+    known = np.full(graph.num_nodes, -1)
+    known[train] = np.asarray(graph.labels)[train]
+    nodes = train[:: -(-len(train) // MOST_COMPARED)]
+    edges = graph.to_scipy()[nodes].tocoo()
+    sources, targets = nodes[edges.row], edges.col
+    ours, theirs = known[sources], known[targets]
+    compared = (ours >= 0) & (theirs >= 0) & (sources != targets)
+    if len(np.unique(ours[compared])) < 2:  # kappa has no value for one class
+        return 0.0
+    return float(cohen_kappa_score(ours[compared], theirs[compared]))
+
+
+def choose_members(train: int) -> int:
+    """Return how many models predict together, by the number of training nodes.
+
+    >>> [choose_members(train) for train in (110, 1600, 12000)]
+    [5, 3, 1]
+    """
+    return next((members for most, members in MEMBERS if train <= most), 1)
 
 
 def _adapt_training(config: Config, graph: Graph, split: Split) -> tuple[Config, list[str]]:

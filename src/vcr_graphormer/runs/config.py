@@ -29,6 +29,8 @@ BEFORE: Mapping[str, Mapping[str, Any]] = {
     "tokens": YOUNGER,
     "model": {
         "combine": "joint",
+        "members": 1,
+        "own_hops": False,
         "rank_embedding": False,
         "rich_labels": False,
         "neighbour_dropout": 0.0,

@@ -32,7 +32,7 @@ from ..data.tasks import TASKS, Target, name_classes, unknown_label
 from ..errors import ConfigError, GraphError, StoreError
 from ..model.batches import Inputs
 from ..model.inputs import make_inputs, model_sizes
-from ..model.transformer import VCRGraphormer
+from ..model.members import Model, make_model
 from ..tokens.config import TokenConfig
 from ..tokens.lists import TokenLists
 from ..tokens.store import TokenStore
@@ -363,16 +363,16 @@ class Run:
         model, train = self.config.model, self.split.train
         return make_inputs(self.graph, self.store, model=model, train=train, device=self.device, dtype=self.precision)
 
-    def new_model(self) -> VCRGraphormer:
+    def new_model(self) -> Model:
         """Return an untrained model of this run's sizes."""
         sizes = model_sizes(self.graph)
         for name in SIZES[:-1] if self.other_graph is None else ():
             if sizes[name] != self.about[name]:
                 raise StoreError(f"{self.path} is damaged: {name} is {self.about[name]}, of its graph {sizes[name]}")
-        return VCRGraphormer(self.config.model, self.store.layout, **{name: self.about[name] for name in SIZES})
+        return make_model(self.config.model, self.store.layout, **{name: self.about[name] for name in SIZES})
 
     @cached_property
-    def model(self) -> VCRGraphormer:
+    def model(self) -> Model:
         """Return the trained model, in evaluation mode."""
         self.check_finished()
         file = self.path / WEIGHTS_FILE
@@ -391,9 +391,13 @@ class Run:
     def gate(self) -> float | None:
         """Return how far the gate of a gated model is open, -1 to 1, for the path of the whole list; else None.
 
-        It starts at 0.5. The size counts; the sign says nothing, for the second path may learn either.
+        It starts at 0.5. The size counts; the sign says nothing, for the second path may learn either. Of several
+        members, the mean of the sizes.
         """
-        return self._exact.model.gate.tanh().item() if self.config.model.combine == "gated" else None
+        gates = [gate.tanh().item() for gate in self._exact.model.gates]
+        if len(gates) > 1:
+            return float(np.mean(np.abs(gates)))
+        return gates[0] if gates else None
 
     def check_finished(self) -> None:
         """Refuse a run that has no results yet."""

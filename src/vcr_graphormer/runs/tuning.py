@@ -1,7 +1,8 @@
 """`tune`: find good settings for a graph by validation nodes alone, then train with the best of them.
 
 A portfolio of recipes comes first, by successive halving: all with a quarter of their epochs, the better half with half
-of them, the better half of those in full. Small steps around the best follow until the time is over.
+of them, the better half of those in full. Small steps around the best follow until the time is over. Each trial trains
+one model; the last training has as many members as the default, for their mean is better whatever the settings are.
 
 Which trial comes next depends on the results of the earlier ones and on the seed, never on the clock. So a search that
 was killed goes on as if nothing had happened.
@@ -44,7 +45,7 @@ from ..tokens.lists import longest_rankings
 from ..training.devices import find_device
 from ..training.processes import Processes
 from ..training.trainer import OnEpoch, Trainer
-from .adapt import Tables, adapt, with_epochs
+from .adapt import Tables, adapt, choose_members, with_epochs
 from .baselines import NONE, QUICK
 from .config import MOST_NUMBER, Config, build_tables
 from .launch import check_data, make_room, resume, train_loaded, without_nan
@@ -302,7 +303,9 @@ def tune_fixed(
     workers = options.get("workers") or choose_workers(search.graph, device)
     search = replace(search, group=workers).begin(folder)
     with claim(folder / ABOUT_FILE), watching(options.get("progress")) as watch:
-        budget = Budget(60 * minutes, trials or math.inf, ensemble)
+        # Given by the user, trials have them as well.
+        members = 1 if "members" in fixed.get("model", {}) else choose_members(len(split.train))
+        budget = Budget(60 * minutes, trials or math.inf, ensemble, members)
         if not (folder / "config.toml").is_file():  # else the last training has begun
             search.run(folder, budget, device=device, workers=workers, watch=watch)
         return search.finish(folder, budget, base=base, device=name, watch=watch)
@@ -325,17 +328,18 @@ def watching(progress: Watch | bool | None) -> Iterator[Watch]:
 
 @dataclass(frozen=True)
 class Budget:
-    """How long a search may take: seconds, trials, and trainings in the end."""
+    """How long a search may take: seconds, trials, and trainings in the end, each of so many members."""
 
     seconds: float
     trials: float
     ensemble: int
+    members: int = 1
 
     def left(self, tuning: Tuning) -> float:
         """Return the seconds for further trials: those not used by trials, less those of the last trainings."""
         # Trials share token lists, the last trainings make their own.
         tokens = max((entry.token_seconds for entry in tuning.entries), default=0.0)
-        last = sum(entry.training_seconds + tokens for entry in tuning.best(self.ensemble))
+        last = sum(self.members * entry.training_seconds + tokens for entry in tuning.best(self.ensemble))
         return self.seconds - sum(entry.wall_seconds for entry in tuning.entries) - last
 
 
@@ -646,6 +650,8 @@ class Search:
         runs = []
         for place, entry in enumerate(best, start=1):
             config = changed(base, entry.settings)
+            members = budget.members * config.model.members
+            config = changed(config, {"model": {"members": members}})
             title = "training the winner" if place == 1 else f"training member {place} of {len(best)}"
 
             def on_epoch(row: dict[str, float], title: str = title, epochs: int = config.training.epochs) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..base.jobs import Progress
 from ..model.batches import Inputs
-from ..model.transformer import VCRGraphormer
+from ..model.members import Model
 from .devices import memory_advice, within_memory
 
 # All rows are projected once if they need no more memory than the tokens of this many batches. Chosen, not measured.
@@ -18,7 +18,7 @@ _BATCHES_PROJECTED = 4
 
 @torch.no_grad()
 def compute(
-    model: VCRGraphormer,
+    model: Model,
     inputs: Inputs,
     nodes: NDArray[np.int64],
     batch_size: int,

@@ -26,7 +26,7 @@ from ..errors import ConfigError, StoreError, TrainingError
 from ..model.batches import Batch, Inputs
 from ..model.config import ModelConfig
 from ..model.inputs import model_sizes
-from ..model.transformer import VCRGraphormer
+from ..model.members import Model, make_model
 from .checkpoint import HISTORY, cut_history, read_history, restore_training, save_training
 from .config import TrainConfig, learning_rate
 from .consistency import COPIES, disagreement, ramp
@@ -92,7 +92,7 @@ class Trainer:
 
     def __init__(
         self,
-        model: VCRGraphormer,
+        model: Model,
         inputs: Inputs,
         train: Examples,
         val: Examples,
@@ -173,7 +173,7 @@ class Trainer:
         torch.manual_seed(training.seed)
         with within_memory(inputs.device, memory_advice(training.batch_size, inputs.num_tokens, model.hidden_channels)):
             return cls(
-                VCRGraphormer(model, inputs.layout, **model_sizes(graph)).to(inputs.device),
+                make_model(model, inputs.layout, **model_sizes(graph)).to(inputs.device),
                 inputs,
                 train=train,
                 val=val,
@@ -183,7 +183,7 @@ class Trainer:
                 processes=processes,
             )
 
-    def best_model(self) -> VCRGraphormer:
+    def best_model(self) -> Model:
         """Return the model with its best weights, in the precision used for products; training cannot go on."""
         self.model.load_state_dict(self.best.state)
         return self.model.to(self.precision)
@@ -260,7 +260,7 @@ class Trainer:
         """Return what the model's outputs are compared with."""
         return torch.from_numpy(np.ascontiguousarray(self.target.wanted(np.asarray(examples.labels))))
 
-    def _low_precision(self, model: VCRGraphormer) -> VCRGraphormer:
+    def _low_precision(self, model: Model) -> Model:
         """Return the model itself in float32, or else the low-precision copy with the model's current weights."""
         if self.worker is self.model:
             return model
@@ -347,7 +347,7 @@ class Trainer:
         self.steps_taken += 1
         return loss
 
-    def _backward(self, worker: VCRGraphormer, batch: Batch, *, labels: Tensor, total: Tensor | int) -> Tensor:
+    def _backward(self, worker: Model, batch: Batch, *, labels: Tensor, total: Tensor | int) -> Tensor:
         """Compute the gradients of a batch, micro-batch by micro-batch; return the loss.
 
         Rows are projected once for the batch; every micro-batch adds to their gradient.
@@ -360,9 +360,11 @@ class Trainer:
             full = len(part) == self.own_batch_size
             logits = (self.compiled if self.compiled is not None and full else worker)(part, rows).float()
             if stop <= len(labels):
-                weight = self.task.count_known(labels[start:stop]) / total
-                smoothing = self.config.label_smoothing
-                part_loss = weight * self.task.loss(logits, labels[start:stop], smoothing, self.weights)
+                known, smoothing = labels[start:stop], self.config.label_smoothing
+                weight = self.task.count_known(known) / total
+                # Of several models that learn at once, logits come one after the other.
+                known = known.repeat(len(logits) // len(part), *[1] * (known.ndim - 1))
+                part_loss = weight * self.task.loss(logits, known, smoothing, self.weights)
             else:
                 weight = self.consistency * (len(part) / (COPIES * self.config.batch_size))
                 part_loss = weight * disagreement(logits.unflatten(0, (-1, COPIES)), self.target)
@@ -430,9 +432,10 @@ class Trainer:
         return self.epoch
 
 
-def _parameter_groups(model: VCRGraphormer) -> list[dict[str, Any]]:
+def _parameter_groups(model: Model) -> list[dict[str, Any]]:
     """Return all parameters in one group; the gate in another without weight decay, which would close it."""
-    if model.own is None:
+    gates = model.gates
+    if not gates:
         return [{"params": list(model.parameters())}]
-    others = [parameter for parameter in model.parameters() if parameter is not model.gate]
-    return [{"params": others}, {"params": [model.gate], "weight_decay": 0.0}]
+    others = [parameter for parameter in model.parameters() if all(parameter is not gate for gate in gates)]
+    return [{"params": others}, {"params": gates, "weight_decay": 0.0}]

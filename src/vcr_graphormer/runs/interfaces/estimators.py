@@ -19,7 +19,7 @@ from ...data.tasks import TASKS, Target
 from ...errors import ConfigError, GraphError, unknown_name
 from ...model.batches import Inputs
 from ...model.inputs import make_inputs
-from ...model.transformer import VCRGraphormer
+from ...model.members import Model
 from ...tokens.lists import make_lists
 from ...training.devices import choose_precision, find_device
 from ...training.inference import compute
@@ -36,7 +36,7 @@ class _Learned:
     """What predicting needs after `fit`."""
 
     graph: Graph
-    model: VCRGraphormer
+    model: Model
     inputs: Inputs
     target: Target
     batch_size: int
