@@ -152,19 +152,31 @@ def test_unknown_options_are_refused(graph: Graph, split: Split, tmp_path: Path)
     assert not (tmp_path / "run").exists()
 
 
+# At the callback of an epoch its checkpoint is not written yet: of epoch 1 there is none, of epoch 3 that of epoch 2.
 @pytest.mark.parametrize("epoch", [1, 3])
-def test_resume_after_sigkill_ends_with_the_same_weights(run: Run, tmp_path: Path, epoch: int) -> None:
+def test_a_folder_belongs_to_one_process_and_resumes_after_sigkill_with_the_same_weights(
+    run: Run, tmp_path: Path, epoch: int
+) -> None:
     torch.set_num_threads(1)
     out = tmp_path / "killed"
-    arguments = [str(out), str(run.path / "config.toml"), str(epoch), "SIGKILL"]
-    died = subprocess.run([sys.executable, "-c", SCRIPT, *arguments], check=False, capture_output=True, timeout=400)
-    assert died.returncode == -signal.SIGKILL, died.stderr
+    command = [sys.executable, "-c", SCRIPT, str(out), str(run.path / "config.toml"), str(epoch), "SIGSTOP"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
+        try:
+            assert other.stdout is not None
+            assert [other.stdout.readline() for _ in range(epoch)] == [b"%d\n" % (one + 1) for one in range(epoch)]
+            with pytest.raises(StoreError, match="another process is working"):
+                vcr.resume(out, "cpu")
+        finally:
+            other.kill()
+    assert other.returncode == -signal.SIGKILL
     opened = Run.open(out, "cpu")
     assert not opened.finished
     assert "not finished" in repr(opened)
     with pytest.raises(StoreError, match="is not finished.*--resume"):
         opened.predict([0])
-    resumed = vcr.resume(out, "cpu")
+    rows: list[dict[str, float]] = []
+    resumed = vcr.resume(out, "cpu", on_epoch=rows.append)
+    assert [row["epoch"] for row in rows] == list(range(epoch, 6))  # it goes on, and does not start again
     whole = Run.open(run.path, "cpu")
     for name, tensor in whole.model.state_dict().items():
         assert torch.equal(tensor, resumed.model.state_dict()[name])
@@ -188,18 +200,6 @@ def test_control_c_finishes_the_epoch_and_leaves_a_resumable_run(run: Run, tmp_p
     resumed = vcr.resume(out, "cpu")
     for name, tensor in Run.open(run.path, "cpu").model.state_dict().items():
         assert torch.equal(tensor, resumed.model.state_dict()[name])
-
-
-def test_two_processes_do_not_train_in_one_folder(run: Run, tmp_path: Path) -> None:
-    out = tmp_path / "busy"
-    script = SCRIPT.replace("os.kill(os.getpid(), getattr(signal, sys.argv[4]))", "import time; time.sleep(60)")
-    command = [sys.executable, "-c", script, str(out), str(run.path / "config.toml"), "1", ""]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"1\n"
-        with pytest.raises(StoreError, match="another process is working"):
-            vcr.resume(out, "cpu")
-        other.kill()
 
 
 def test_another_attempt_of_the_same_torchrun_goes_on_with_its_run_and_with_no_other(
@@ -320,17 +320,16 @@ def test_threads_hold_for_training_too(graph: Graph, split: Split, tmp_path: Pat
         seen.append(torch.get_num_threads())
 
     how: dict[str, Any] = {"device": "cpu", "baselines": "none", "on_epoch": look, "threads": before + 1}
-    run = vcr.train(graph, split, CONFIG, tmp_path / "run", **how)
-    assert seen == [before + 1] * 5
+    # One epoch: on two busy cores, threads that wait for each other spin.
+    run = vcr.train(graph, split, replace(CONFIG, training=replace(CONFIG.training, epochs=1)), tmp_path / "run", **how)
+    assert seen == [before + 1]
     assert run.metrics["device"] == f"cpu, {before + 1} threads"
     assert torch.get_num_threads() == before
 
 
-@pytest.mark.parametrize(("name", "seeds", "low", "high"), [("Cora", 2, 0.83, 0.885), ("Photo", 1, 0.935, 0.965)])
-def test_the_papers_variant_on_real_data(
-    data_root: Path, tmp_path: Path, name: str, seeds: int, low: float, high: float
-) -> None:
-    # Random 60/20/20 splits, a narrower and shorter training than the paper's. The bands hold the spread over seeds
+@pytest.mark.parametrize(("name", "low", "high"), [("Cora", 0.83, 0.885), ("Photo", 0.935, 0.965)])
+def test_the_papers_variant_on_real_data(data_root: Path, tmp_path: Path, name: str, low: float, high: float) -> None:
+    # A random 60/20/20 split, a narrower and shorter training than the paper's. The bands hold the spread over seeds
     # several times; a model that reads only the node itself (0.707 and 0.919, docs/log.md) falls out.
     config = plain_config(
         data=DataConfig(dataset=name, root=str(data_root), split="random"),
@@ -338,5 +337,5 @@ def test_the_papers_variant_on_real_data(
         model=model_config(hidden_channels=64),
         training=train_config(epochs=6, batch_size=200, warmup_steps=30, learning_rate=2e-3),
     )
-    summary = train_seeds(config, seeds, tmp_path / "runs", "cpu")
+    summary = train_seeds(config, 1, tmp_path / "runs", "cpu", baselines="none")
     assert low <= summary["test"]["mean"] <= high
