@@ -25,31 +25,41 @@ from vcr_graphormer.base.folders import verify_folder
 ROOT = Path(__file__).parent.parent.parent
 
 
-def test_a_small_attack_is_survived(tmp_path: Path) -> None:
-    formats = ("csv", "npz", "settings", "Photo")
-    command = [sys.executable, "-m", "benchmarks", "robustness", "--cases", "150", "--kills", "2", "--minutes", "2"]
-    command += ["--parts", "programs", "kills", "fuzz", "--formats", *formats, "--jobs", "predict", "datasets"]
-    command += ["--out", str(tmp_path / "result.json"), "--folder", str(tmp_path)]
+FORMATS = ("csv", "npz", "settings", "Photo")
+CASES, DAMAGED_COMMANDS = 150, 10
+# Fewer cases than a campaign has, but as many of them under whole commands as 2,000 would give.
+SCRIPT = f"from benchmarks import robustness; robustness.COMMANDS = {DAMAGED_COMMANDS} / {CASES}; robustness.main()"
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The result of one small attack with several parts: importing and preparing take longer than the cases."""
+    folder = tmp_path_factory.mktemp("attack")
+    command = [sys.executable, "-c", SCRIPT, "--cases", str(CASES), "--kills", "2", "--seed", "7", "--minutes", "8"]
+    command += ["--parts", "programs", "kills", "commands", "fuzz", "--formats", *FORMATS]
+    command += ["--jobs", "predict", "datasets", "--out", str(folder / "result.json"), "--folder", str(folder)]
     subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
-    result = json.loads((tmp_path / "result.json").read_text())
-    assert result["parts"]["fuzz"]["not survived"] == result["parts"]["kills"]["not survived"] == []
-    counts = result["parts"]["fuzz"]["counts"]
-    assert set(counts) == set(formats)
-    assert sum(sum(row.values()) for row in counts.values()) == 150
+    assert [path.name for path in folder.iterdir()] == ["result.json"]
+    result: dict[str, Any] = json.loads((folder / "result.json").read_text())
+    return result
+
+
+def test_a_small_attack_is_survived(attacked: dict[str, Any]) -> None:
+    parts, total = attacked["parts"], attacked["total"]
+    assert parts["programs"]["not survived"] == parts["fuzz"]["not survived"] == parts["kills"]["not survived"] == []
+    counts = parts["fuzz"]["counts"]
+    assert set(counts) == set(FORMATS)
+    assert sum(sum(row.values()) for row in counts.values()) == CASES
     assert sum(row["refused"] for row in counts.values()) > 50
-    bad = {name: value for name, value in result["total"].items() if name not in ("cases", "kills that hit")}
+    bad = {name: value for name, value in total.items() if name not in ("cases", "kills that hit")}
     assert set(bad.values()) == {0}
-    assert result["total"]["kills that hit"] == 2
-    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+    assert total["kills that hit"] == 2
 
 
-def test_commands_on_damaged_files_are_survived(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks", "robustness", "--cases", "2000", "--seed", "7", "--minutes", "5"]
-    command += ["--parts", "commands", "--out", str(tmp_path / "result.json"), "--folder", str(tmp_path)]
-    subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
-    part = json.loads((tmp_path / "result.json").read_text())["parts"]["commands"]
+def test_commands_on_damaged_files_are_survived(attacked: dict[str, Any]) -> None:
+    part = attacked["parts"]["commands"]
     assert part["not survived"] == []
-    assert sum(sum(row.values()) for row in part["counts"].values()) == len(COMMANDS) + 10
+    assert sum(sum(row.values()) for row in part["counts"].values()) == len(COMMANDS) + DAMAGED_COMMANDS
     assert all(row["fine"] >= 1 for row in part["counts"].values())  # every command works on sound files
 
 
