@@ -11,7 +11,7 @@ import torch
 import vcr_graphormer as vcr
 from vcr_graphormer import AUTO, Config, ConfigError, DataConfig, Graph, GraphError, Run, Split, StoreError
 from vcr_graphormer.base.checks import unresolved
-from vcr_graphormer.runs.adapt import adapt, rarer_class
+from vcr_graphormer.runs.adapt import adapt, choose_members, label_agreement, rarer_class
 from vcr_graphormer.runs.config import load_config
 from vcr_graphormer.runs.trials import Workbench
 from vcr_graphormer.tokens.adapt import adapt_tokens, has_few_labels
@@ -84,6 +84,7 @@ def test_all_is_said_and_nothing_is_left_to_choose() -> None:
     assert adapted.notes == (
         "6 clusters: the graph has only 60 nodes",
         "width 64, dropout 0.5: 30 training nodes",
+        "5 models that predict together: 30 training nodes are few",
         "no dropout of features: 8 columns are few, and each may matter",
         "batch of 32 nodes: 30 training nodes, 1 steps an epoch",
         "100 epochs: 30 training nodes",
@@ -108,7 +109,7 @@ def test_what_is_given_stays() -> None:
     expected["data"]["features"] = "given"
     expected["tokens"] |= {"link_tokens": 8, "nearest_tokens": 8}
     expected["model"] |= {"rich_tokens": 1, "neighbour_dropout": 1 / 3, "own_dropout": 1 / 3, "rich_labels": False}
-    expected["model"] |= {"feature_dropout": 0.0, "embedding_dropout": 0.0}
+    expected["model"] |= {"feature_dropout": 0.0, "embedding_dropout": 0.0, "members": 5, "own_hops": False}
     expected["training"]["threshold"] = 0.5
     assert asdict(config) == expected
 
@@ -122,6 +123,33 @@ def test_what_depends_on_other_settings() -> None:
     assert hidden.neighbour_dropout == pytest.approx(0.1)
     with pytest.raises(ConfigError, match="training.batch_size is 0"):
         adapt(load_config(overrides=["training.batch_size=0"]), graph, split)
+
+
+def test_hops_are_read_directly_where_linked_nodes_have_the_same_class() -> None:
+    alike, mixed = (vcr.generate(400, 2000, classes=3, features=8, homophily=part, seed=0) for part in (0.9, 1 / 3))
+    split = split_of(400, 200)
+    adapted = adapt(Config(), alike, split)
+    assert adapted.config.model.own_hops
+    assert any(note.startswith("hops are read directly: linked nodes") for note in adapted.notes)
+    assert label_agreement(alike, split.train) > 0.8 and abs(label_agreement(mixed, split.train)) < 0.2
+    assert not adapt(Config(), mixed, split).config.model.own_hops
+    # Only labels of training nodes are read.
+    labels = np.asarray(mixed.labels).copy()
+    labels[200:] = 0
+    assert label_agreement(replace(mixed, labels=labels), split.train) == label_agreement(mixed, split.train)
+    joint = adapt(load_config(overrides=["model.combine=joint"]), alike, split).config
+    assert (
+        not joint.model.own_hops
+        and not adapt(load_config(overrides=["tokens.hops=0"]), alike, split).config.model.own_hops
+    )
+    values = replace(alike, labels=np.linspace(0, 1, 400, dtype=np.float32), class_names=None, task="regression")
+    assert label_agreement(values, split.train) == 0
+    alone = vcr.Graph.from_edges(np.empty((2, 0), int), num_nodes=3, labels=[0, 1, 0])
+    assert label_agreement(alone, np.arange(3)) == 0
+
+
+def test_members_by_training_nodes() -> None:
+    assert [choose_members(train) for train in (1, 1000, 1001, 5000, 5001)] == [5, 5, 3, 3, 1]
 
 
 def test_values_have_no_smoothing() -> None:

@@ -127,11 +127,13 @@ def test_removed_settings_at_other_values_are_refused(section: str, name: str, v
 def test_runs_from_before_the_gate_are_the_papers_model(tmp_path: Path) -> None:
     old = Config(DataConfig(scale="none"), TokenConfig(hops=1, distinct=False), ModelConfig(combine="joint"))
     lines = to_toml(old).splitlines()
-    younger = ("scale", "distinct", "link_tokens", "nearest_tokens", "combine", "neighbour_dropout", "own_dropout")
+    younger = ("scale", "distinct", "link_tokens", "nearest_tokens", "combine", "members")
+    younger += ("own_hops", "neighbour_dropout", "own_dropout")
     (tmp_path / "config.toml").write_text("\n".join(line for line in lines if line.split(" =")[0] not in younger))
     found = load_run_config(tmp_path / "config.toml")
     assert (found.data.scale, found.tokens.distinct, found.model.combine) == ("none", False, "joint")
     assert (found.model.neighbour_dropout, found.model.own_dropout) == (0.0, 0.0)
+    assert (found.model.members, found.model.own_hops) == (1, False)
 
 
 def test_auto_is_a_number_in_python_and_a_text_in_files(tmp_path: Path) -> None:
@@ -145,8 +147,8 @@ def test_auto_is_a_number_in_python_and_a_text_in_files(tmp_path: Path) -> None:
     assert {name: unresolved(getattr(config, name)) for name in names} == {
         "tokens": ["hops", "clusters", "link_tokens", "nearest_tokens", "content_clusters"],
         "model": [
-            *("hidden_channels", "dropout", "rich_tokens", "label_hops", "rich_labels", "feature_dropout"),
-            *("embedding_dropout", "neighbour_dropout", "own_dropout"),
+            *("hidden_channels", "members", "dropout", "own_hops", "rich_tokens", "label_hops", "rich_labels"),
+            *("feature_dropout", "embedding_dropout", "neighbour_dropout", "own_dropout"),
         ],
         "training": ["epochs", "warmup_steps", "label_smoothing", "patience"],
     }
