@@ -101,7 +101,8 @@ def without_duplicates(edges: Any, labels: Any) -> Any:
     count = len(labels)
     matrix = sp.csr_matrix((np.ones(edges.shape[1]), (edges[0], edges[1])), shape=(count, count))
     matrix.sum_duplicates()
-    rows = [(row.tobytes(), int(label)) for row, label in zip(np.split(matrix.indices, matrix.indptr[1:-1]), labels, strict=True)]
+    outgoing = np.split(matrix.indices, matrix.indptr[1:-1])
+    rows = [(ids.tobytes(), int(label)) for ids, label in zip(outgoing, labels, strict=True)]
     is_reached = np.bincount(edges[1], minlength=count) > 0
     originals = {rows[node] for node in np.flatnonzero(is_reached)}
     return np.array([node for node in range(count) if is_reached[node] or rows[node] not in originals])

@@ -3,11 +3,11 @@
     python -m benchmarks baselines --data ROOT --device cuda --graphs Photo Texas --methods GCN LINKX
 
 For each graph and method, 20 settings are drawn at random and judged by crossed validation scores, on split seeds from
-100 on. Texas has 40 trials, because its validation parts are tiny. A trial goes on to the next split only if it is among
-the better half so far. The best settings are then run on seeds 0 to 9, and test nodes are read for the first time. Rows
-with seconds and peak memory are appended to results/baselines/GRAPH.jsonl. Only what is missing is trained. Several
-processes can run the same command: each takes a graph and method that no other works on. `--stage check` measures each
-baseline on the split of a published number instead, into results/baselines/check.jsonl.
+100 on. Texas has 40 trials, because its validation parts are tiny. A trial goes on to the next split only if it is
+among the better half so far. The best settings are then run on seeds 0 to 9, and test nodes are read for the first
+time. Rows with seconds and peak memory are appended to results/baselines/GRAPH.jsonl. Only what is missing is trained.
+Several processes can run the same command: each takes a graph and method that no other works on. `--stage check`
+measures each baseline on the split of a published number instead, into results/baselines/check.jsonl.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ CHECK_FILE = "check.jsonl"
 class Job:
     """A graph and a method with what is measured: where rows go, which splits judge, which splits are reported.
 
-    `extra` are settings that are tried as well.
+    `trials` are the settings to be tried.
     """
 
     file: Path
@@ -56,44 +56,40 @@ class Job:
     method: str
     judging: Sequence[vcr.Split]
     reported: Sequence[tuple[int, vcr.Split]]
-    trials: int
-    extra: dict[str, Any]
+    trials: Sequence[dict[str, Any]]
 
 
 def make_job(
     bench: Bench, name: str, method: str, *, folder: Path, root: str, seeds: int, trials: int, checked: Check | None
 ) -> Job:
     """Return the job of the comparison; with `checked`, that of a published number."""
-    own = METHODS[method].trials
-    trials = trials * MORE_TRIALS.get(name, 1) if own is None else own
-    if method == "nearest":
-        trials = 3  # one of each direction of links
+    points = METHODS[method].draw(method, trials * MORE_TRIALS.get(name, 1), bench.directed)
     protocol = "A" if name not in BY_AUC and checked is None else "B"
     reported = [(seed, choose_split(name, bench.graph, protocol, seed, root)) for seed in range(seeds)]
     if checked is not None:
         judging = [split for _, split in reported[: CHECKED_SPLITS.get(name, 1)]]
-        return Job(folder / CHECK_FILE, name, method, judging, reported, trials, checked.settings)
+        points += [{**METHODS[method].fixed, **checked.settings}] if checked.settings else []
+        return Job(folder / CHECK_FILE, name, method, judging, reported, points)
     judging = random_splits(bench.graph, range(FIRST_SEED, FIRST_SEED + SPLITS.get(name, 2)))
-    return Job(folder / f"{name}.jsonl", name, method, judging, reported, trials, {})
+    return Job(folder / f"{name}.jsonl", name, method, judging, reported, points)
 
 
 def search(job: Job, bench: Bench, end: float) -> dict[str, Any] | None:
     """Judge the trials that are missing, and return the best settings; None if time is over or all failed."""
+    if len(job.trials) == 1:
+        return job.trials[0]
     method, rows = METHODS[job.method], [row for row in read(job.file) if row["graph"] == job.graph]
-    done = {row["trial"]: row for row in trials_of(rows, job.method)}
-    for number in range(job.trials + bool(job.extra)):
-        if number in done:
+    done = trials_of(rows, job.method)
+    for number, settings in enumerate(job.trials):
+        if any(row["settings"] == settings for row in done):
             continue
         if time.monotonic() > end:
             return None
-        settings = method.draw(job.method, number, bench.directed)
-        if number == job.trials:
-            settings = {**method.fixed, **job.extra}
         start, values, error = time.perf_counter(), list[float](), {}
         try:
             for split in job.judging:
                 values.append(round(method.run(bench, settings, split, 0, test=False).score, 6))
-                others = [np.mean(row["val"][: len(values)]) for row in done.values() if len(row["val"]) >= len(values)]
+                others = [np.mean(row["val"][: len(values)]) for row in done if len(row["val"]) >= len(values)]
                 if np.mean(values) < np.median([*others, np.mean(values)]):
                     break
         except (VCRError, RuntimeError) as problem:  # out of memory is a RuntimeError
@@ -101,8 +97,8 @@ def search(job: Job, bench: Bench, end: float) -> dict[str, Any] | None:
         row = {"graph": job.graph, "method": job.method, "stage": TRIAL, "trial": number, "val": values}
         row |= {**_cost(start, bench), **error, "settings": settings}
         append(job.file, row)
-        done[number] = row
-    return best_settings(list(done.values()), len(job.judging))
+        done.append(row)
+    return best_settings([row for row in done if row["settings"] in job.trials], len(job.judging))
 
 
 def run(job: Job, bench: Bench, settings: dict[str, Any], end: float) -> None:
@@ -118,7 +114,9 @@ def run(job: Job, bench: Bench, settings: dict[str, Any], end: float) -> None:
         row |= {"test": measured.test, "epochs": measured.epochs, "best_epoch": measured.best_epoch}
         row |= {**_cost(start, bench), "device": _device(bench.device), "torch": torch.__version__}
         append(job.file, {**row, "settings": settings})
-        print(f"{job.graph} {job.method} seed {seed}: {100 * (measured.test or 0):.2f} ({row['seconds']} s)", flush=True)
+        print(
+            f"{job.graph} {job.method} seed {seed}: {100 * (measured.test or 0):.2f} ({row['seconds']} s)", flush=True
+        )
 
 
 def _cost(start: float, bench: Bench) -> dict[str, Any]:

@@ -204,9 +204,7 @@ class Bench:
                     break
         return Outcome(values[:last], outputs, best + 1)
 
-    def _calls(
-        self, run: _Training, work: Callable[[], None], warm: int, count: int
-    ) -> Iterator[Callable[[], None]]:
+    def _calls(self, run: _Training, work: Callable[[], None], warm: int, count: int) -> Iterator[Callable[[], None]]:
         """Yield a function for each epoch; the epochs of the warm-up are recorded apart."""
         for warming, times in ((True, warm), (False, count - warm)):
             if times:
@@ -226,9 +224,7 @@ class _Training:
         self.rate = self.rates[0].clone()
         # The weight decay of Adam is part of the gradient, which suits few labels; most papers have that.
         kind = torch.optim.Adam if settings.get("optimizer", "adamw") == "adam" else torch.optim.AdamW
-        self.optimizer = kind(
-            network.parameters(), self.rate, weight_decay=settings["weight_decay"], capturable=on_gpu
-        )
+        self.optimizer = kind(network.parameters(), self.rate, weight_decay=settings["weight_decay"], capturable=on_gpu)
         self.average: float = settings.get("average", 0.0)
         self.judged = copy.deepcopy(network) if self.average else network
         self.logits = torch.zeros(min(JUDGED_AT_ONCE, epochs), *shape, device=device)
@@ -246,8 +242,8 @@ class _Training:
             with torch.no_grad():
                 # The first epochs count evenly, so that the first weights are forgotten.
                 share = (1 / (self.at + 1)).clamp(min=1 - self.average)[0]
-                for mean, now in zip(self.judged.parameters(), self.network.parameters(), strict=True):
-                    mean.lerp_(now, share)
+                for mean, weight in zip(self.judged.parameters(), self.network.parameters(), strict=True):
+                    mean.lerp_(weight, share)
                 for kept, now in zip(self.judged.buffers(), self.network.buffers(), strict=True):
                     kept.copy_(now)
 

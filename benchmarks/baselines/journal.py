@@ -55,12 +55,8 @@ def claimed(file: Path, method: str) -> Iterator[bool]:
 
 
 def trials_of(rows: list[dict[str, Any]], method: str) -> list[dict[str, Any]]:
-    """Return the trials of a method by number; of several with one number the first."""
-    by_number: dict[int, dict[str, Any]] = {}
-    for row in rows:
-        if row["method"] == method and row["stage"] == TRIAL:
-            by_number.setdefault(row["trial"], row)
-    return [by_number[number] for number in sorted(by_number)]
+    """Return the trials of a method, in the order in which they were judged."""
+    return [row for row in rows if row["method"] == method and row["stage"] == TRIAL]
 
 
 def best_settings(trials: list[dict[str, Any]], splits: int) -> dict[str, Any] | None:

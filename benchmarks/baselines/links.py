@@ -50,8 +50,8 @@ class Matrix:
 
 def _to_csr(matrix: Any, device: torch.device) -> Tensor:
     matrix.sort_indices()
-    parts = (torch.from_numpy(array) for array in (matrix.indptr, matrix.indices, matrix.data))
-    return torch.sparse_csr_tensor(*parts, size=matrix.shape).to(device)
+    starts, columns, values = (torch.from_numpy(array) for array in (matrix.indptr, matrix.indices, matrix.data))
+    return torch.sparse_csr_tensor(starts, columns, values, size=matrix.shape).to(device)
 
 
 class Links:
@@ -89,7 +89,7 @@ class Links:
         return self.keep(name, lambda: Matrix(self._make(name), self.device))
 
     def _make(self, name: str) -> Any:
-        kind, _, loops = name.partition("-loops")
+        kind = name.removesuffix("-loops")
         matrix = self.adjacency + sp.eye(self.count, format="csr") if name.endswith("-loops") else self.adjacency
         if name == "two-hops":
             kind, matrix = "symmetric", two_hops(matrix)
@@ -111,11 +111,9 @@ class Links:
                     power = walk @ power
                     total += weight * power
                 best = total.topk(min(k, self.count), dim=0)
-                receivers = nodes.expand_as(best.indices)
-                entries = (best.values, (receivers, best.indices))
-                values, (row, column) = entries[0].flatten().cpu(), (part.flatten().cpu() for part in entries[1])
-                kept = values > 0
-                rows.append((values[kept].numpy(), row[kept].numpy(), column[kept].numpy()))
+                tensors = (best.values, nodes.expand_as(best.indices), best.indices)
+                parts = [tensor.flatten().cpu().numpy() for tensor in tensors]
+                rows.append([part[parts[0] > 0] for part in parts])
         values, row, column = (np.concatenate(arrays) for arrays in zip(*rows, strict=True))
         return sp.csr_matrix((values, (row, column)), shape=(self.count, self.count))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -44,7 +45,7 @@ class Network(nn.Module):
 
     def loss(self, x: Tensor, links: Links, nodes: Tensor, labels: Tensor) -> Tensor:
         """Return what training minimizes; `labels` are those of the training nodes `nodes`."""
-        return F.cross_entropy(self(x, links)[nodes], labels)
+        return F.cross_entropy(self(x, links).index_select(0, nodes), labels)
 
     def drop(self, x: Tensor) -> Tensor:
         """Return the tensor with dropout, if the network is in training."""
@@ -63,7 +64,7 @@ class Layers(nn.Module):
 
     def __init__(self, widths: Sequence[int], dropout: float, norm: Any = "none") -> None:
         super().__init__()
-        pairs = list(zip(widths[:-1], widths[1:], strict=True))
+        pairs = list(pairwise(widths))
         self.linear = nn.ModuleList(nn.Linear(before, after) for before, after in pairs)
         self.norms = nn.ModuleList(make_norm(norm, width) for width in widths[1:-1])
         self.dropout = dropout

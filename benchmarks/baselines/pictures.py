@@ -1,4 +1,4 @@
-"""Pictures of the comparison as SVG: average ranks with the critical difference, accuracy against seconds and memory."""
+"""Pictures of the comparison as SVG: average ranks with the critical difference; accuracy against its cost."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 INK, GREY, BLUE, ORANGE = "#222222", "#999999", "#0072B2", "#D55E00"  # colours that colour-blind readers tell apart
 LINE = 18  # height of a line of text
+PANEL = 300  # height of a panel with its title
 STYLE = "font-family:Helvetica,Arial,sans-serif;font-size:12px"
 
 
@@ -80,30 +81,46 @@ def draw_costs(
     costs: Mapping[tuple[str, str], tuple[float, float, float | None]],
     ours: str,
 ) -> None:
-    """Draw a row per graph: the test metric against the seconds of one training, and against peak memory."""
+    """Draw a row per graph: the test metric against the seconds of one training, and against peak memory.
+
+    Methods have a name where no other is both better and no more expensive; ours always has one.
+    """
     graphs = list(dict.fromkeys(graph for graph, _ in means))
-    parts: list[str] = []
+    parts = [_text(60, 20, "Named: no other method is both better and no more expensive; and ours.", colour=GREY)]
     for row, graph in enumerate(graphs):
         points = {method: (costs[graph, method], mean) for (name, method), mean in means.items() if name == graph}
         seconds = {method: (cost[0], mean) for method, (cost, mean) in points.items()}
-        memory = {method: (cost[2], mean) for method, (cost, mean) in points.items() if cost[2]}
-        parts += _panel(60, 30 + 300 * row, f"{graph}: seconds of one training", seconds, ours)
-        parts += _panel(560, 30 + 300 * row, f"{graph}: peak gigabytes", memory, ours)
+        memory = {method: (cost[2], mean) for method, (cost, mean) in points.items() if cost[2] is not None}
+        parts += _panel(60, 50 + PANEL * row, f"{graph}: test metric, % by seconds of one training", seconds, ours)
+        parts += _panel(560, 50 + PANEL * row, f"{graph}: test metric, % by peak gigabytes", memory, ours)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(_svg(1000, 30 + 300 * len(graphs), parts))
+    file.write_text(_svg(1040, 50 + PANEL * len(graphs), parts))
 
 
-def _panel(x: float, y: float, title: str, points: Mapping[str, tuple[float | None, float]], ours: str) -> list[str]:
+def frontier(points: Mapping[str, tuple[float, float]]) -> list[str]:
+    """Return the names of points that no other beats: none is both higher and no further right.
+
+    >>> frontier({"a": (1.0, 80.0), "b": (2.0, 79.0), "c": (3.0, 90.0)})
+    ['a', 'c']
+    """
+    names, best = [], -math.inf
+    for name, (_, value) in sorted(points.items(), key=lambda item: (item[1][0], -item[1][1])):
+        if value > best:
+            names.append(name)
+            best = value
+    return names
+
+
+def _panel(x: float, y: float, title: str, points: Mapping[str, tuple[float, float]], ours: str) -> list[str]:
     """Return one panel: a point per method, cost by logarithm to the right, the metric upwards."""
     parts, width, height = [_text(x, y, title)], 330.0, 220.0
     if not points:
         return [*parts, _text(x + width / 2, y + height / 2, "not measured", "middle", GREY)]
-    logs = {name: math.log10(max(cost or 0.0, 1e-3)) for name, (cost, _) in points.items()}
-    values = [value for _, value in points.values()]
+    logs = {name: math.log10(max(cost, 1e-3)) for name, (cost, _) in points.items()}
     start, stop = math.floor(min(logs.values())), math.ceil(max(logs.values()) + 1e-9)
-    low, high = min(values), max(values)
-    margin = 0.05 * (high - low) + 0.1
-    low, high = low - margin, high + margin
+    values = [value for _, value in points.values()]
+    margin = 0.05 * (max(values) - min(values)) + 0.1
+    low, high = min(values) - margin, max(values) + margin
 
     def right(power: float) -> float:
         return x + width * (power - start) / max(stop - start, 1)
@@ -117,13 +134,14 @@ def _panel(x: float, y: float, title: str, points: Mapping[str, tuple[float | No
         parts += [_text(right(power), y + 28 + height, f"{10.0**power:g}", "middle")]
     for value in (low + margin, high - margin):
         parts += [_text(x - 4, up(value) + 4, f"{value:.1f}", "end")]
-    texts: list[float] = []
+    named, labels = {*frontier(points), ours}, list[tuple[float, float]]()
     for name, (_, value) in sorted(points.items(), key=lambda item: -item[1][1]):
-        colour = ORANGE if name == ours else BLUE
-        wanted = up(value) + 4
-        spot = max([wanted, *(height + 11 for height in texts[-1:])])  # names do not cover one another
-        texts.append(spot)
+        colour = ORANGE if name == ours else BLUE if name in named else "#bbccdd"
         parts.append(f'<circle cx="{right(logs[name]):.1f}" cy="{up(value):.1f}" r="3.5" fill="{colour}"/>')
-        parts.append(_line(right(logs[name]) + 4, up(value), x + width + 4, spot - 4, "#dddddd", 0.6))
-        parts.append(_text(x + width + 6, spot, name, "start", colour).replace("<text", '<text font-size="9"'))
+        if name in named:
+            across, down = right(logs[name]) + 6, up(value) + 4
+            while any(abs(across - other) < 100 and abs(down - height) < 12 for other, height in labels):
+                down += 2  # names do not cover one another
+            labels.append((across, down))
+            parts.append(_text(across, down, name, colour=colour))
     return parts

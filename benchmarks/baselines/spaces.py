@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,8 +70,6 @@ class Method:
         Settings that do not vary.
     reads_links : bool
         Whether the search also chooses the direction of links, where published links have one.
-    trials : int or None
-        How many trials are enough; None: as many as the rule says.
     record : bool
         Whether a CUDA graph can record an epoch.
     """
@@ -80,20 +79,20 @@ class Method:
     fixed: Settings = field(default_factory=dict)
     kind: str = NETWORK
     reads_links: bool = True
-    trials: int | None = None
     record: bool = True
 
-    def draw(self, name: str, number: int, directed: bool) -> Settings:
-        """Return the settings of a trial. They depend on the name of the method and the number only."""
-        random = np.random.default_rng([zlib.crc32(name.encode()), number])
+    def draw(self, name: str, count: int, directed: bool) -> list[Settings]:
+        """Return the settings of so many trials, or the whole space if it is not larger.
+
+        A trial depends on the name of the method and its number only: more trials begin with the same ones.
+        """
         space: dict[str, Any] = {**self.space, **({"links": LINKS} if directed and self.reads_links else {})}
-        settings = dict(self.fixed)
-        for key, values in space.items():
-            if isinstance(values, Log):
-                settings[key] = float(f"{np.exp(random.uniform(*np.log(values))):.3g}")
-            else:
-                settings[key] = values[int(random.integers(len(values)))]
-        return settings
+        seed = zlib.crc32(name.encode())
+        if any(isinstance(values, Log) for values in space.values()):
+            return [{**self.fixed, **_draw(space, [seed, number])} for number in range(count)]
+        points = [{**self.fixed, **dict(zip(space, point, strict=True))} for point in product(*space.values())]
+        order = np.random.default_rng(seed).permutation(len(points)) if len(points) > count else range(len(points))
+        return [points[number] for number in order[:count]]
 
     def run(self, bench: Bench, settings: Settings, split: vcr.Split, seed: int, *, test: bool) -> Measured:
         """Train once; labels of test nodes are read only if `test`."""
@@ -110,6 +109,17 @@ class Method:
                 bench.record = before
         on_test = bench.test(outcome, split) if test else None
         return Measured(outcome.score, outcome.val, on_test, len(outcome.by_epoch), outcome.best_epoch)
+
+
+def _draw(space: Mapping[str, Any], seed: list[int]) -> Settings:
+    """Return one random point of a space."""
+    random, settings = np.random.default_rng(seed), {}
+    for key, values in space.items():
+        if isinstance(values, Log):
+            settings[key] = float(f"{np.exp(random.uniform(*np.log(values))):.3g}")
+        else:
+            settings[key] = values[int(random.integers(len(values)))]
+    return settings
 
 
 RATES: Space = {
@@ -143,8 +153,8 @@ OURS: Space = {
 }
 METHODS: dict[str, Method] = {
     "MLP": Method(MLP, {**PLAIN, **NORMS}, reads_links=False),
-    "logistic": Method(run_on_hops, {}, {"name": "logistic regression on hops"}, RUNNER, False, trials=1),
-    "boosting": Method(run_on_hops, {}, {"name": "gradient boosting on hops"}, RUNNER, False, trials=1),
+    "logistic": Method(run_on_hops, {}, {"name": "logistic regression on hops"}, RUNNER, False),
+    "boosting": Method(run_on_hops, {}, {"name": "gradient boosting on hops"}, RUNNER, False),
     "nearest": Method(nearest.predict, {}, kind=PREDICTOR),
     "label propagation": Method(propagate_labels, {**RESTARTS, "steps": (5, 10, 20, 50)}, kind=PREDICTOR),
     "C&S": Method(
@@ -182,7 +192,14 @@ METHODS: dict[str, Method] = {
     "GRAND+": Method(
         GrandPlus,
         {
-            **{**BASE, **NORMS, "layers": (2, 3), "weights": ("ppr", "mean", "last"), "steps": (2, 4, 8), "k": (32, 64)},
+            **{
+                **BASE,
+                **NORMS,
+                "layers": (2, 3),
+                "weights": ("ppr", "mean", "last"),
+                "steps": (2, 4, 8),
+                "k": (32, 64),
+            },
             **{"restart": (0.1, 0.2, 0.5), "drop_nodes": (0.2, 0.5), "temperature": (0.1, 0.3, 0.5)},
             **{"confidence": (0.0, 0.2, 0.5), "agreement": (0.2, 0.5, 1.0, 1.5)},
         },

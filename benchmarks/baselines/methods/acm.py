@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -37,7 +39,7 @@ class ACMGCN(Network):
     def __init__(self, sizes: Sizes, settings: Settings) -> None:
         super().__init__(sizes, settings)
         widths = [sizes.features, *[settings["hidden"]] * settings["layers"]]
-        self.layers = nn.ModuleList(ACMLayer(*pair) for pair in zip(widths[:-1], widths[1:], strict=True))
+        self.layers = nn.ModuleList(ACMLayer(*pair) for pair in pairwise(widths))
         self.head = nn.Linear(widths[-1], sizes.classes)
 
     def forward(self, x: Tensor, links: Links) -> Tensor:

@@ -17,8 +17,9 @@ class APPNP(Network):
 
     def forward(self, x: Tensor, links: Links) -> Tensor:
         """Return logits."""
-        matrix, restart = links.matrix("symmetric-loops"), self.settings["restart"]
-        first = spread = self.layers(x)
+        matrix, restart = links.matrix("symmetric-loops"), float(self.settings["restart"])
+        first: Tensor = self.layers(x)
+        spread = first
         for _ in range(self.settings["steps"]):
             spread = (1 - restart) * (matrix @ self.drop(spread)) + restart * first
         return spread

@@ -7,6 +7,7 @@ GCN and GraphSAGE multiply by a matrix, which is faster than PyG's lists of mess
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -38,10 +39,8 @@ class Convolution(nn.Module):
         if self.kind == "GAT":
             attended: Tensor = self.attention(x, links.edges_with_loops)
             return attended
-        hidden = self.linear(x)
-        if self.own is None:
-            return links.matrix("symmetric-loops") @ hidden + self.bias
-        result: Tensor = links.matrix("mean") @ hidden + self.own(x)
+        matrix, hidden = links.matrix("mean" if self.own else "symmetric-loops"), self.linear(x)
+        result: Tensor = matrix @ hidden + (self.own(x) if self.own else self.bias)
         return result
 
 
@@ -55,7 +54,7 @@ class Convolutional(Network):
         self.jump: Any = settings.get("jump", False)
         self.has_head = bool(residual or self.jump)
         widths = [sizes.features, *[width] * (count if self.has_head else count - 1)]
-        pairs = list(zip(widths[:-1], widths[1:], strict=True))
+        pairs = list(pairwise(widths))
         heads = HEADS if kind == "GAT" else 1
         self.layers = nn.ModuleList(Convolution(kind, *pair, heads) for pair in pairs)
         self.norms = nn.ModuleList(make_norm(settings.get("norm", "none"), after) for _, after in pairs)

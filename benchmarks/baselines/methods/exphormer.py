@@ -50,10 +50,11 @@ class SparseAttention(nn.Module):
         (senders, receivers), kinds = links.keep(("expander", self.degree), lambda: self.pairs(links))
         states = torch.cat([x, self.virtual])
         query, key, value = self.project(states).view(len(states), 3, self.heads, -1).unbind(1)
-        of_kind = self.kinds.weight.view(4, self.heads, -1)[kinds]
-        scores = (query[receivers] * key[senders] * of_kind).sum(2) / query.shape[2] ** 0.5
+        of_kind = self.kinds.weight.view(4, self.heads, -1).index_select(0, kinds)
+        pairs = query.index_select(0, receivers) * key.index_select(0, senders)
+        scores = (pairs * of_kind).sum(2) / query.shape[2] ** 0.5
         shares = softmax(scores, receivers, num_nodes=len(states))
-        read = torch.zeros_like(value).index_add(0, receivers, shares[:, :, None] * value[senders])
+        read = torch.zeros_like(value).index_add(0, receivers, shares[:, :, None] * value.index_select(0, senders))
         result: Tensor = self.out(read[: len(x)].flatten(1))
         return result
 

@@ -28,14 +28,15 @@ class GloGNN(Network):
         """Return logits."""
         share = self.settings["share"]  # α
         joined = (1 - share) * self.of_features(x) + share * (links.matrix("plain") @ self.rows)
-        first = hidden = self.head(self.drop(F.relu(joined)))
+        first: Tensor = self.head(self.drop(F.relu(joined)))
+        hidden = first
         for _ in range(self.settings["layers"]):
             hidden = self.layer(hidden, first, links)
         return hidden
 
     def layer(self, hidden: Tensor, first: Tensor, links: Links) -> Tensor:
         """Return (1 - γ) Z H + γ H_0."""
-        gamma, near, far = (self.settings[name] for name in ("gamma", "beta_1", "beta_2"))
+        gamma, near, far = (float(self.settings[name]) for name in ("gamma", "beta_1", "beta_2"))
         inner = hidden.T @ hidden
         system = (1 - gamma) ** 2 * inner + (near + far) * torch.eye(len(inner), device=inner.device)
         solved = torch.linalg.inv(system)
@@ -44,4 +45,5 @@ class GloGNN(Network):
         for weight in self.orders:
             power = links.matrix("symmetric-loops") @ power
             described = described + far * weight * power
-        return (1 - gamma) * described + gamma * first
+        result: Tensor = (1 - gamma) * described + gamma * first
+        return result

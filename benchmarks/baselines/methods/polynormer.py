@@ -1,6 +1,6 @@
 """Polynormer (Deng et al. 2024): products of gates and messages, first along links, later over all nodes.
 
-The first third of the training has the layers along links only. PyG's Polynormer cannot be recorded by a CUDA graph.
+The first third of the training has layers along links only. PyG's Polynormer cannot be recorded by a CUDA graph.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class LocalLayer(nn.Module):
     def forward(self, x: Tensor, links: Links) -> Tensor:
         """Return the new state of every node."""
         gate, share = F.relu(self.gate(x)), torch.sigmoid(self.beta)
-        new = F.relu(self.between(self.convolution(x, links) + self.skip(x)))
-        new = F.dropout(new, self.dropout, self.training)
-        return (1 - share) * self.norm(gate * new) + share * new
+        new = self.between(self.convolution(x, links) + self.skip(x))
+        new = F.dropout(F.relu(new), self.dropout, self.training)
+        return torch.lerp(self.norm(gate * new), new, share)
 
 
 class Polynormer(Network):

@@ -11,7 +11,7 @@ STEPS = 20  # of the walk; what is left after them is (1 - restart)^20
 
 
 class PPRGo(Network):
-    """Π_k MLP(X), Π_k the k largest scores of each row. The paper ranks by push; here the scores are those of a walk."""
+    """Π_k MLP(X), Π_k the k largest scores of each row; the paper ranks by push, here by the steps of a walk."""
 
     def __init__(self, sizes: Sizes, settings: Settings) -> None:
         super().__init__(sizes, settings)
@@ -20,4 +20,5 @@ class PPRGo(Network):
     def forward(self, x: Tensor, links: Links) -> Tensor:
         """Return logits."""
         weights = walk_weights(self.settings["restart"], STEPS)
-        return links.mixed(weights, self.settings["k"]) @ self.layers(x)
+        logits: Tensor = links.mixed(weights, self.settings["k"]) @ self.layers(x)
+        return logits

@@ -5,7 +5,6 @@ PyG's SGFormer sorts and pads batches in each step, which a CUDA graph cannot re
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
