@@ -109,7 +109,11 @@ def run(job: Job, bench: Bench, settings: dict[str, Any], end: float) -> None:
         if seed in done or time.monotonic() > end:
             continue
         start = time.perf_counter()
-        measured = METHODS[job.method].run(bench, settings, split, seed, test=True)
+        try:
+            measured = METHODS[job.method].run(bench, settings, split, seed, test=True)
+        except RuntimeError as problem:  # out of memory: another process may have had it, so the next call tries again
+            print(f"{job.graph} {job.method} seed {seed}: {_short(problem)}", flush=True)
+            return
         row = {"graph": job.graph, "method": job.method, "stage": RUN, "seed": seed, "val": measured.val}
         row |= {"test": measured.test, "epochs": measured.epochs, "best_epoch": measured.best_epoch}
         row |= {**_cost(start, bench), "device": _device(bench.device), "torch": torch.__version__}
