@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -134,7 +135,7 @@ def _device(device: torch.device) -> str:
 def _short(problem: Exception) -> str:
     """Return the text of a problem; stop the process if the GPU itself failed, because it answers nothing any more."""
     text = " ".join(str(problem).split())[:200]
-    if "CUDA error" in text:
+    if "CUDA error" in text or "captur" in text:
         raise problem
     torch.cuda.empty_cache()
     return text
@@ -149,7 +150,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--trials", type=int, default=20, help="of a search")
     parser.add_argument("--seeds", type=int, default=10, help="run seeds 0 to SEEDS-1")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no training after this time")
-    parser.add_argument("--eager", action="store_true", help="do not record epochs as CUDA graphs")
+    parser.add_argument("--eager", nargs="*", metavar="NAME", help="methods not to record as CUDA graphs; none: all")
     return parser
 
 
@@ -159,6 +160,7 @@ def main() -> None:
     warnings.filterwarnings("ignore", "Sparse")  # torch calls its CSR matrices a prototype
     torch.set_float32_matmul_precision("high")
     end, methods = time.monotonic() + 60 * arguments.minutes, arguments.methods or list(METHODS)
+    eager = () if arguments.eager is None else arguments.eager or methods
     for name in arguments.graphs:
         bench = None
         for method in methods:
@@ -170,15 +172,34 @@ def main() -> None:
                 if not mine or time.monotonic() > end:
                     continue
                 if bench is None:
-                    bench = open_bench(name, arguments.data, arguments.device, record=not arguments.eager)
+                    bench = open_bench(name, arguments.data, arguments.device)
+                bench.record = method not in eager
                 how: dict[str, Any] = {"folder": arguments.out, "root": arguments.data, "checked": checked}
                 job = make_job(bench, name, method, seeds=arguments.seeds, trials=arguments.trials, **how)
-                settings = search(job, bench, end)
-                if settings is not None:
-                    run(job, bench, settings, end)
+                try:
+                    settings = search(job, bench, end)
+                    if settings is not None:
+                        run(job, bench, settings, end)
+                except RuntimeError as problem:
+                    if "captur" not in str(problem) or not bench.record:
+                        raise
+                    print(f"{name} {method} cannot be recorded: {problem}", flush=True)
+                    start_again([*eager, method], (end - time.monotonic()) / 60)
 
 
-def open_bench(name: str, root: str, device: str, record: bool = True) -> Bench:
+def start_again(eager: Sequence[str], minutes: float) -> NoReturn:
+    """Replace this process by one that does not record these methods: after a failed recording torch is unusable."""
+    words = [
+        *sys.argv[1:],
+        "--minutes",
+        f"{minutes:.2f}",
+        "--eager",
+        *eager,
+    ]  # of an option given twice the last counts
+    os.execv(sys.executable, [sys.executable, "-m", "benchmarks", "baselines", *words])
+
+
+def open_bench(name: str, root: str, device: str) -> Bench:
     """Load a graph with and without directions."""
     graph, directed = load_graph(name, root), load_graph(name, root, directed=True)
-    return Bench(graph, directed, find_device(device), "roc_auc" if name in BY_AUC else "accuracy", record)
+    return Bench(graph, directed, find_device(device), "roc_auc" if name in BY_AUC else "accuracy")

@@ -97,6 +97,29 @@ def test_settings_that_cannot_be_trained_are_logged(
         baselines.search(job_of(graph, tmp_path / "other")[0], bench, np.inf)
 
 
+def test_a_method_that_cannot_be_recorded_is_trained_without(
+    data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+
+    started: list[list[str]] = []
+
+    def start(_: str, words: list[str]) -> None:
+        started.append(words[2:])
+        raise SystemExit(0)  # a real one does not return
+
+    monkeypatch.setattr(Bench, "train", fail)
+    monkeypatch.setattr("os.execv", start)
+    options = ["--graphs", "Texas", "--methods", "SGC", "GCN", "--data", str(data_root), "--device", "cpu"]
+    run_benchmark("baselines", *options, "--out", str(tmp_path), "--minutes", "5")
+    again = baselines.make_parser().parse_args(started[0][2:])
+    assert started[0][:2] == ["benchmarks", "baselines"]
+    assert (again.eager, again.methods) == (["SGC"], ["SGC", "GCN"])
+    assert 4 < again.minutes <= 5
+    assert baselines.make_parser().parse_args(["--eager"]).eager == []
+
+
 def test_one_process_works_on_a_method(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     with (
