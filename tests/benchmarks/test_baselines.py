@@ -32,7 +32,6 @@ from benchmarks.baselines.spaces import METHODS, NETWORK
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 from torch_geometric.nn import GCNConv, SAGEConv
-from torch_geometric.nn.attention import SGFormerAttention
 
 import vcr_graphormer as vcr
 from vcr_graphormer.data.tasks import TASKS, measure
@@ -264,8 +263,9 @@ def test_the_expander_is_regular() -> None:
 
 
 def test_linear_attention_is_that_of_pyg() -> None:
+    attention = pytest.importorskip("torch_geometric.nn.attention", reason="needs a newer PyG")
     torch.manual_seed(0)
-    theirs, x = SGFormerAttention(8, 1, 8), torch.randn(20, 8)
+    theirs, x = attention.SGFormerAttention(8, 1, 8), torch.randn(20, 8)
     ours = linear_attention(theirs.q(x), theirs.k(x), theirs.v(x))
     assert torch.allclose(ours, theirs(x[None])[0], atol=1e-5)
 

@@ -70,7 +70,6 @@ def test_each_half_is_judged_at_the_epoch_the_other_half_chose(
         ("baselines.network", 1),
         ("baselines.pictures", 2),
         ("common", 3),
-        ("search.tune", 1),
         ("speed.distinct", 2),
         ("studies.balanced", 2),
     ],
