@@ -1,107 +1,205 @@
-"""MLP, GCN, GraphSAGE, GAT, APPNP and LINKX of PyG on the same splits as ours, each with a search of its own.
+"""Many baselines and our own method under one rule: the same splits, trials and score; each is searched, then run.
 
-    python -m benchmarks baselines --data ROOT --graphs Photo Squirrel --models GCN LINKX --trials 20 --device cuda
+    python -m benchmarks baselines --data ROOT --device cuda --graphs Photo Texas --methods GCN LINKX
 
-Settings are searched by validation accuracy with optuna's TPE, on split seeds 100 and 101; the log goes to
-results/search. Texas has validation parts of 37 nodes only, so its search uses seeds 100 to 109. Then seeds 0 to 9 are
-run and written beside our own results, as DATASET-A-MODEL.json. Where published links have a direction, the search also
-chooses whether to keep, reverse or drop it, as ours did. Training is plain: AdamW, a constant rate and dropout between
-layers, without the schedules, averages and input dropout of our own search.
+For each graph and method, 20 settings are drawn at random and judged by crossed validation scores, on split seeds from
+100 on. Texas has 40 trials, because its validation parts are tiny. A trial goes on to the next split only if it is
+among the better half so far. The best settings are then run on seeds 0 to 9, and test nodes are read for the first
+time. Rows with seconds and peak memory are appended to results/baselines/GRAPH.jsonl. Only what is missing is trained.
+Several processes can run the same command: each takes a graph and method that no other works on. `--stage check`
+measures each baseline on the split of a published number instead, into results/baselines/check.jsonl.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import os
+import sys
 import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
-import optuna
 import torch
 
-from benchmarks.baselines.bench import Bench, test_accuracy
-from benchmarks.baselines.models import MODELS, propose
-from benchmarks.common import GRAPHS, load_graph, new_parser, percent, random_splits
-from benchmarks.records import Record, choose_split
-from benchmarks.search.tune import FIRST_SEED, SCORE, crossed_accuracy
+import vcr_graphormer as vcr
+from benchmarks.baselines.bench import Bench
+from benchmarks.baselines.journal import RUN, TRIAL, append, best_settings, claimed, read, runs_of, trials_of
+from benchmarks.baselines.published import CHECKS, Check
+from benchmarks.baselines.spaces import METHODS, peak_memory
+from benchmarks.common import FILTERED, GRAPHS, load_graph, new_parser, random_splits
+from benchmarks.records import choose_split
+from benchmarks.search.tune import FIRST_SEED
+from vcr_graphormer.errors import VCRError
 from vcr_graphormer.training.devices import find_device
 
-SPLITS = {"Texas": 10}  # of the search; 2 elsewhere
-RECIPE = 2  # version of the training: since 2 the lower validation loss wins where epochs tie, as in our own
+ALL_GRAPHS = (*GRAPHS, "Cora", "CiteSeer", "Minesweeper", "Tolokers", FILTERED)
+BY_AUC = ("Minesweeper", "Tolokers")  # two unbalanced classes: judged by ROC-AUC on ten published masks
+# Splits of a search, where two are not enough: validation parts of 37, 542 and 665 nodes.
+SPLITS = {"Texas": 10, "Cora": 4, "CiteSeer": 4}
+MORE_TRIALS = {"Texas": 2}  # times as many
+CHECKED_SPLITS = {"Texas": 5, "Squirrel": 2}  # published splits whose validation nodes judge a check; elsewhere one
+CHECK_FILE = "check.jsonl"
 
 
-def search(bench: Bench, model: str, trials: int, log: Path) -> dict[str, Any]:
-    """Return the settings with the best score, judged as the trials of our own search.
+@dataclass(frozen=True)
+class Job:
+    """A graph and a method with what is measured: where rows go, which splits judge, which splits are reported.
 
-    As there, a trial continues with the next split only if it is among the better half so far.
+    `trials` are the settings to be tried.
     """
-    count = SPLITS.get(str(bench.graph.name), 2)
-    splits = random_splits(bench.graph, range(FIRST_SEED, FIRST_SEED + count))
-    means: list[list[float]] = [[] for _ in splits]  # of all trials so far, after split 1, 2, …
-    rows = [json.loads(line) for line in log.read_text().splitlines()] if log.is_file() else []
-    # The sampler makes the same proposals from the same values, so an interrupted search replays its log first.
-    earlier = {json.dumps(row["settings"], sort_keys=True): row["val"] for row in rows if row.get("splits", 2) == count}
 
-    def judge(settings: dict[str, Any]) -> list[float]:
-        values: list[float] = []
-        for split, others in zip(splits, means, strict=True):
-            values.append(crossed_accuracy(bench.train(model, settings, split, seed=0)[0]))
-            if np.mean(values) < np.median([*others, np.mean(values)]):
-                break
-        row = {"dataset": bench.graph.name, "model": model, "score": SCORE, "val": values, "settings": settings}
-        with log.open("a") as file:
-            file.write(json.dumps({**row, "splits": count}) + "\n")
-        return values
+    file: Path
+    graph: str
+    method: str
+    judging: Sequence[vcr.Split]
+    reported: Sequence[tuple[int, vcr.Split]]
+    trials: Sequence[dict[str, Any]]
 
-    def objective(trial: optuna.Trial) -> float:
-        settings = propose(trial, model, bench.directed)
-        values = earlier.get(json.dumps(settings, sort_keys=True))
+
+def make_job(
+    bench: Bench, name: str, method: str, *, folder: Path, root: str, seeds: int, trials: int, checked: Check | None
+) -> Job:
+    """Return the job of the comparison; with `checked`, that of a published number."""
+    points = METHODS[method].draw(method, trials * MORE_TRIALS.get(name, 1), bench.directed)
+    protocol = "A" if name not in BY_AUC and checked is None else "B"
+    reported = [(seed, choose_split(name, bench.graph, protocol, seed, root)) for seed in range(seeds)]
+    if checked is not None:
+        judging = [split for _, split in reported[: CHECKED_SPLITS.get(name, 1)]]
+        points += [{**METHODS[method].fixed, **checked.settings}] if checked.settings else []
+        return Job(folder / CHECK_FILE, name, method, judging, reported, points)
+    judging = random_splits(bench.graph, range(FIRST_SEED, FIRST_SEED + SPLITS.get(name, 2)))
+    return Job(folder / f"{name}.jsonl", name, method, judging, reported, points)
+
+
+def search(job: Job, bench: Bench, end: float) -> dict[str, Any] | None:
+    """Judge the trials that are missing, and return the best settings; None if time is over or all failed."""
+    if len(job.trials) == 1:
+        return job.trials[0]
+    method, rows = METHODS[job.method], [row for row in read(job.file) if row["graph"] == job.graph]
+    done = trials_of(rows, job.method)
+    for number, settings in enumerate(job.trials):
+        if any(row["settings"] == settings for row in done):
+            continue
+        if time.monotonic() > end:
+            return None
+        start, values, error = time.perf_counter(), list[float](), {}
         try:
-            values = judge(settings) if values is None else values
-        except torch.cuda.OutOfMemoryError as error:
-            raise optuna.TrialPruned from error
-        for number, others in enumerate(means[: len(values)], start=1):
-            others.append(float(np.mean(values[:number])))
-        return float(np.mean(values)) - (0.0 if len(values) == count else 0.003)
+            for split in job.judging:
+                values.append(round(method.run(bench, settings, split, 0, test=False).score, 6))
+                others = [np.mean(row["val"][: len(values)]) for row in done if len(row["val"]) >= len(values)]
+                if np.mean(values) < np.median([*others, np.mean(values)]):
+                    break
+        except (VCRError, RuntimeError) as problem:  # out of memory is a RuntimeError
+            values, error = [], {"error": _short(problem)}
+        row = {"graph": job.graph, "method": job.method, "stage": TRIAL, "trial": number, "val": values}
+        row |= {**_cost(start, bench), **error, "settings": settings}
+        append(job.file, row)
+        done.append(row)
+    return best_settings([row for row in done if row["settings"] in job.trials], len(job.judging))
 
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=0))
-    study.optimize(objective, n_trials=trials)
-    return propose(optuna.trial.FixedTrial(study.best_params), model, bench.directed)
+
+def run(job: Job, bench: Bench, settings: dict[str, Any], end: float) -> None:
+    """Measure the seeds that have no run with these settings yet."""
+    runs = runs_of([row for row in read(job.file) if row["graph"] == job.graph], job.method)
+    done = {seed for seed, row in runs.items() if row["settings"] == settings}
+    for seed, split in job.reported:
+        if seed in done or time.monotonic() > end:
+            continue
+        start = time.perf_counter()
+        try:
+            measured = METHODS[job.method].run(bench, settings, split, seed, test=True)
+        except RuntimeError as problem:  # out of memory: another process may have had it, so the next call tries again
+            print(f"{job.graph} {job.method} seed {seed}: {_short(problem)}", flush=True)
+            return
+        row = {"graph": job.graph, "method": job.method, "stage": RUN, "seed": seed, "val": measured.val}
+        row |= {"test": measured.test, "epochs": measured.epochs, "best_epoch": measured.best_epoch}
+        row |= {**_cost(start, bench), "device": _device(bench.device), "torch": torch.__version__}
+        append(job.file, {**row, "settings": settings})
+        print(
+            f"{job.graph} {job.method} seed {seed}: {100 * (measured.test or 0):.2f} ({row['seconds']} s)", flush=True
+        )
+
+
+def _cost(start: float, bench: Bench) -> dict[str, Any]:
+    return {"seconds": round(time.perf_counter() - start, 2), "memory": peak_memory(bench.device)}
+
+
+def _device(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{os.cpu_count()} cores"
+
+
+def _short(problem: Exception) -> str:
+    """Return the text of a problem; stop the process if the GPU itself failed, because it answers nothing any more."""
+    text = " ".join(str(problem).split())[:200]
+    if "CUDA error" in text or "captur" in text:
+        raise problem
+    torch.cuda.empty_cache()
+    return text
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the options of this benchmark."""
-    parser = new_parser(__doc__, device=True, out="results/accuracy")
-    parser.add_argument("--graphs", nargs="+", required=True, help=f"for example {' '.join(GRAPHS)}")
-    parser.add_argument("--models", nargs="+", default=list(MODELS), help=f"default: {' '.join(MODELS)}")
-    parser.add_argument("--trials", type=int, default=20)
+    parser = new_parser(__doc__, device=True, graphs=ALL_GRAPHS, out="results/baselines")
+    names = ", ".join(METHODS)
+    parser.add_argument("--methods", "--models", nargs="+", choices=list(METHODS), metavar="NAME", help=f"of {names}")
+    parser.add_argument("--stage", choices=("measure", "check"), default="measure", help="check: published numbers")
+    parser.add_argument("--trials", type=int, default=20, help="of a search")
     parser.add_argument("--seeds", type=int, default=10, help="run seeds 0 to SEEDS-1")
-    parser.add_argument("--logs", type=Path, default=Path("results/search"), help="folder of the searches' logs")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no training after this time")
+    parser.add_argument("--eager", nargs="*", metavar="NAME", help="methods not to record as CUDA graphs; none: all")
     return parser
 
 
 def main() -> None:
-    """Search the settings of every model, then run the reported seeds."""
+    """Take graphs and methods that nobody works on, and measure what is missing."""
     arguments = make_parser().parse_args()
+    warnings.filterwarnings("ignore", "Sparse")  # torch calls its CSR matrices a prototype
     torch.set_float32_matmul_precision("high")
-    for folder in (arguments.out, arguments.logs):
-        folder.mkdir(parents=True, exist_ok=True)
+    end, methods = time.monotonic() + 60 * arguments.minutes, arguments.methods or list(METHODS)
+    eager = () if arguments.eager is None else arguments.eager or methods
     for name in arguments.graphs:
-        graph = load_graph(name, arguments.data)
-        bench = Bench(graph, load_graph(name, arguments.data, directed=True), find_device(arguments.device))
-        for model in arguments.models:
-            settings = search(bench, model, arguments.trials, arguments.logs / f"{name}-{model}.jsonl")
-            settings |= {"recipe": RECIPE}
-            record = Record.of_baseline(arguments.out, name, model, settings)
-            for seed in record.missing(list(range(arguments.seeds))):
-                split = choose_split(name, graph, "A", seed, arguments.data)
-                start = time.perf_counter()
-                right_by_epoch, right, best = bench.train(model, settings, split, seed)
-                test = test_accuracy(right, split)
-                seconds, details = time.perf_counter() - start, {"epochs": len(right_by_epoch), "best_epoch": best}
-                val = float(right_by_epoch.mean(1).max())
-                record.add(seed, val, test, seconds, device=str(bench.device), **details)
-            print(f"{name} {model}: {percent(record.tests)}")
+        bench = None
+        for method in methods:
+            checked = CHECKS.get(method) if arguments.stage == "check" else None
+            if arguments.stage == "check" and (checked is None or checked.graph != name):
+                continue
+            file = arguments.out / (f"{name}.jsonl" if checked is None else CHECK_FILE)
+            with claimed(file, method) as mine:
+                if not mine or time.monotonic() > end:
+                    continue
+                if bench is None:
+                    bench = open_bench(name, arguments.data, arguments.device)
+                bench.record = method not in eager
+                how: dict[str, Any] = {"folder": arguments.out, "root": arguments.data, "checked": checked}
+                job = make_job(bench, name, method, seeds=arguments.seeds, trials=arguments.trials, **how)
+                try:
+                    settings = search(job, bench, end)
+                    if settings is not None:
+                        run(job, bench, settings, end)
+                except RuntimeError as problem:
+                    if "captur" not in str(problem) or not bench.record:
+                        raise
+                    print(f"{name} {method} cannot be recorded: {problem}", flush=True)
+                    start_again([*eager, method], (end - time.monotonic()) / 60)
+
+
+def start_again(eager: Sequence[str], minutes: float) -> NoReturn:
+    """Replace this process by one that does not record these methods: after a failed recording torch is unusable."""
+    words = [
+        *sys.argv[1:],
+        "--minutes",
+        f"{minutes:.2f}",
+        "--eager",
+        *eager,
+    ]  # of an option given twice the last counts
+    os.execv(sys.executable, [sys.executable, "-m", "benchmarks", "baselines", *words])
+
+
+def open_bench(name: str, root: str, device: str) -> Bench:
+    """Load a graph with and without directions."""
+    graph, directed = load_graph(name, root), load_graph(name, root, directed=True)
+    return Bench(graph, directed, find_device(device), "roc_auc" if name in BY_AUC else "accuracy")

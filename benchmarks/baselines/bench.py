@@ -1,107 +1,292 @@
-"""Training of baselines: one graph on one device, full batches, early stop."""
+"""Training of baselines: one graph on one device, full batches, early stop, the same recipe for all."""
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
+from numpy.typing import NDArray
 from torch import Tensor
-from torch_geometric.utils import add_self_loops, remove_self_loops, to_torch_csr_tensor
 
 import vcr_graphormer as vcr
-from benchmarks.baselines.models import make
+from benchmarks.baselines.links import Links
+from benchmarks.baselines.network import Network, Sizes
+from vcr_graphormer.data.columns.preparation import Preparation
+from vcr_graphormer.data.datasets import DataConfig
 from vcr_graphormer.data.inductive import Seen
+from vcr_graphormer.data.tasks import TASKS, measure
 from vcr_graphormer.runs.networks import early_stop
+from vcr_graphormer.runs.trials import Workbench, crossed
+
+EPOCHS, PATIENCE = 500, 100
+JUDGED_AT_ONCE = 20  # epochs: reading every one would wait for the GPU every time
+WARMUP_EPOCHS = 20  # of the cosine schedule
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What one training gave.
+
+    Attributes
+    ----------
+    by_epoch : [epochs, 3]
+        The metric of all validation nodes, of the even and of the odd ones, after each epoch.
+    outputs : [n, c]
+        The logits or probabilities of all nodes after the best epoch.
+    best_epoch : int
+        Its number, from 1 on.
+    """
+
+    by_epoch: NDArray[np.float64]
+    outputs: Tensor
+    best_epoch: int = 1
+
+    @property
+    def val(self) -> float:
+        """Return the metric of all validation nodes at the best epoch."""
+        return float(self.by_epoch[self.best_epoch - 1, 0])
+
+    @property
+    def score(self) -> float:
+        """Return the crossed score: each half is judged at the epoch that is best on the other half."""
+        return float(np.mean(crossed(self.by_epoch[:, 1:])))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The numbers of one training that result files keep.
+
+    Attributes
+    ----------
+    score : float
+        What a search compares: the crossed score of validation nodes.
+    val, test : float
+        The metric at the best epoch; `test` is None where it was not asked for.
+    """
+
+    score: float
+    val: float
+    test: float | None
+    epochs: int = 1
+    best_epoch: int = 1
 
 
 class Bench:
-    """One graph on one device, for all baselines; `directed` is the same graph with its published directions."""
+    """One graph on one device, for all baselines.
 
-    def __init__(self, graph: vcr.Graph, directed: vcr.Graph, device: torch.device) -> None:
-        self.graph, self.device = graph, device
+    Parameters
+    ----------
+    directed
+        The same graph with its published directions.
+    metric
+        `accuracy`, or `roc_auc` of two classes.
+    record
+        Whether a GPU records an epoch and replays it.
+    """
+
+    def __init__(
+        self,
+        graph: vcr.Graph,
+        directed: vcr.Graph,
+        device: torch.device,
+        metric: str = "accuracy",
+        record: bool = True,
+    ) -> None:
+        self.graph, self.arcs, self.device = graph, directed, device
+        self.metric, self.record = metric, record
         self.directed = directed.num_arcs != graph.num_arcs
-        data, arcs = graph.to_pyg(), directed.to_pyg().edge_index.to(device)
-        self.features, self.labels = data.x.float().to(device), data.y.to(device)
-        # In PyG messages go from the first row to the second.
-        self.edges = {"both": data.edge_index.to(device), "out": arcs.flip(0), "in": arcs}
-        # The same as sparse matrices (row = receiver), which are several times faster on a CPU. Attention needs single
-        # edges. On a GPU the gradient of such a product converts the matrix, which a recorded epoch cannot do.
-        shape = (graph.num_nodes, graph.num_nodes)
-        self.matrices = {name: to_torch_csr_tensor(edges.flip(0), size=shape) for name, edges in self.edges.items()}
-        self.with_loops = {
-            name: add_self_loops(remove_self_loops(edges)[0], num_nodes=graph.num_nodes)[0]
-            for name, edges in self.edges.items()
-        }
+        self.labels = torch.from_numpy(np.asarray(graph.labels).astype(np.int64)).to(device)
+        # A row of the published matrix has whom a node points to. "out": it reads messages from them.
+        self.adjacency = {"both": graph.to_scipy()}
+        if self.directed:
+            self.adjacency |= {"out": directed.to_scipy(), "in": directed.to_scipy().T.tocsr()}
+        self._links: dict[str, Links] = {}
+
+    @cached_property
+    def features(self) -> Tensor:
+        """Return the features as they are, dense."""
+        return _dense(self.graph, self.device)
+
+    @cached_property
+    def workbench(self) -> Workbench:
+        """Return our own trainer on the graph without directions."""
+        return Workbench(self.graph, self.device)
+
+    @cached_property
+    def directed_workbench(self) -> Workbench:
+        """Return our own trainer on the graph with its directions."""
+        return Workbench(self.arcs, self.device) if self.directed else self.workbench
+
+    @property
+    def sizes(self) -> Sizes:
+        """Return what networks depend on."""
+        return Sizes(self.graph.num_nodes, self.graph.num_features, self.graph.num_classes)
+
+    def links(self, name: str = "both") -> Links:
+        """Return the links by direction: `both`, `out` or `in`; a graph without directions has `both` only."""
+        if name not in self._links:
+            self._links[name] = Links(self.adjacency[name], self.device)
+        return self._links[name]
+
+    def prepared(self, split: vcr.Split) -> Tensor:
+        """Return the features as our own method reads them: columns of very different scales are standardized."""
+        prepared = Preparation.learn(self.graph, split.train, DataConfig()).apply(self.graph)
+        return self.features if prepared is self.graph else _dense(prepared, self.device)
+
+    def judge(self, logits: Tensor, split: vcr.Split) -> NDArray[np.float64]:
+        """Return the metric of all, even and odd validation nodes, from logits [epochs, n, c]."""
+        val = torch.from_numpy(split.val).to(self.device)
+        parts = (val, val[::2], val[1::2])
+        values = [score(self.metric, logits[:, part], self.labels[part]) for part in parts]
+        return torch.stack(values, 1).double().cpu().numpy()
+
+    def outcome(self, outputs: Tensor, split: vcr.Split) -> Outcome:
+        """Return the outcome of a method without epochs."""
+        return Outcome(self.judge(outputs[None], split), outputs)
+
+    def test(self, outcome: Outcome, split: vcr.Split) -> float:
+        """Return the metric of the test nodes."""
+        outputs = outcome.outputs[torch.from_numpy(split.test).to(self.device)].float()
+        predicted = torch.softmax(outputs, 1).cpu().numpy()
+        return measure(self.metric, predicted, np.asarray(self.graph.labels)[split.test], TASKS["classification"])
 
     def train(
         self,
-        model: str,
+        make: Callable[[Sizes, dict[str, Any]], Network],
         settings: dict[str, Any],
         split: vcr.Split,
         seed: int,
-        epochs: int = 500,
-        patience: int = 100,
+        epochs: int | None = None,
         inductive: bool = False,
-    ) -> tuple[Any, Tensor, int]:
-        """Train a model on full batches with early stop.
+    ) -> Outcome:
+        """Train a network on full batches with early stop.
 
         If it is `inductive`, training reads the graph without validation and test nodes, whose edges have no direction.
-
-        Returns
-        -------
-        right_by_epoch
-            Which validation nodes were right after each epoch, booleans [epochs, nodes].
-        right
-            Which nodes of the graph were right after the best epoch, booleans [nodes].
-        best_epoch
-            The number of that epoch, from 1 on.
         """
         torch.manual_seed(seed)
-        network, on_gpu = make(model, self.graph, settings).to(self.device), self.device.type == "cuda"
-        optimizer = torch.optim.AdamW(
-            network.parameters(), settings["learning_rate"], weight_decay=settings["weight_decay"], capturable=on_gpu
-        )
-        by_links = self.with_loops if model == "GAT" else self.edges if on_gpu else self.matrices
-        edges = by_links[settings.get("links", "both")]
-        train, val = (torch.from_numpy(part).to(self.device) for part in (split.train, split.val))
-        labels, places = self.labels[train], train
-        features, known_edges = self.features, edges
+        network, x = make(self.sizes, settings).to(self.device), self.prepared(split)
+        if settings.get("normalize_rows"):
+            x = x / x.abs().sum(1, keepdim=True).clamp(min=1e-12)
+        links = self.links(settings.get("links", "both"))
+        nodes = torch.from_numpy(split.train).to(self.device)
+        labels, known, known_x, places = self.labels[nodes], links, x, nodes
         if inductive:
             seen = Seen.of(self.graph, split)
-            other = Bench(seen.graph, seen.graph, self.device)
-            features, known_edges = other.features, (other.edges if on_gpu else other.matrices)["both"]
+            known, known_x = Links(seen.graph.to_scipy(), self.device), x[torch.from_numpy(seen.nodes).to(self.device)]
             places = torch.from_numpy(seen.train).to(self.device)
-        right_by_epoch = torch.zeros(epochs, self.graph.num_nodes, dtype=torch.bool, device=self.device)
-        losses = torch.zeros(epochs, device=self.device)
-        at = torch.zeros(1, dtype=torch.long, device=self.device)
+        count = epochs or settings.get("epochs", EPOCHS)
+        patience = count if network.warmup else settings.get("patience", PATIENCE)
+        run = _Training(network, settings, count, (len(x), self.graph.num_classes), self.device)
+        val, values, losses = torch.from_numpy(split.val).to(self.device), np.empty((0, 3)), list[float]()
 
         def run_epoch() -> None:
-            network.train()
-            optimizer.zero_grad()
-            torch.autograd.backward(F.cross_entropy(network(features, known_edges)[places], labels))
-            optimizer.step()
-            network.eval()
-            with torch.no_grad():
-                logits = network(self.features, edges)
-                right_by_epoch.index_copy_(0, at, (logits.argmax(1) == self.labels)[None])
-                losses.index_copy_(0, at, F.cross_entropy(logits[val], self.labels[val])[None])
-                at.add_(1)
+            # Without dropout nothing is copied: features can be a gigabyte.
+            read = F.dropout(known_x, run.input_dropout) if run.input_dropout else known_x
+            run.step(lambda: network.loss(read, known, places, labels))
+            run.look(lambda: run.judged(x, links), lambda logits: F.cross_entropy(logits[val], self.labels[val]))
 
-        for done, run in enumerate(recorded(run_epoch, self.device, epochs), start=1):
-            run()
-            if done % 20 == 0 or done == epochs:  # reading every epoch would wait for the GPU every time
-                right = right_by_epoch[:done, val].cpu().numpy()
-                best, last = early_stop(right.mean(1), losses[:done].tolist(), patience)
+        warm, last, best, outputs = round(network.warmup * count), count, 0, x[:, :0]
+        for done, call in enumerate(self._calls(run, run_epoch, warm, count), start=1):
+            call()
+            if done % JUDGED_AT_ONCE == 0 or done == count:
+                start = len(values)
+                values = np.concatenate([values, self.judge(run.logits[: done - start], split)])
+                losses += run.losses[start:done].tolist()
+                best, last = early_stop(values[:, 0], losses, patience)
+                if best >= start:
+                    outputs = run.logits[best - start].clone()
                 if last < done:
                     break
-        return right[:last], right_by_epoch[best].clone(), best + 1
+        return Outcome(values[:last], outputs, best + 1)
+
+    def _calls(self, run: _Training, work: Callable[[], None], warm: int, count: int) -> Iterator[Callable[[], None]]:
+        """Yield a function for each epoch; the epochs of the warm-up are recorded apart."""
+        for warming, times in ((True, warm), (False, count - warm)):
+            if times:
+                run.network.warming = run.judged.warming = warming
+                yield from recorded(work, self.device if self.record else torch.device("cpu"), times)
 
 
-def test_accuracy(right: Tensor, split: vcr.Split) -> float:
-    """Return the fraction of test nodes that are right, from the booleans of all nodes."""
-    return float(right[torch.from_numpy(split.test).to(right.device)].float().mean())
+class _Training:
+    """The state of one training: optimizer, schedule, mean of weights, and what the last epochs predicted."""
+
+    def __init__(
+        self, network: Network, settings: dict[str, Any], epochs: int, shape: tuple[int, int], device: torch.device
+    ) -> None:
+        self.network, on_gpu = network, device.type == "cuda"
+        self.input_dropout: float = settings.get("input_dropout", 0.0)
+        self.rates = schedule(settings.get("schedule", "constant"), settings["learning_rate"], epochs).to(device)
+        self.rate = self.rates[0].clone()
+        # The weight decay of Adam is part of the gradient, which suits few labels; most papers have that.
+        kind = torch.optim.Adam if settings.get("optimizer", "adamw") == "adam" else torch.optim.AdamW
+        self.optimizer = kind(network.parameters(), self.rate, weight_decay=settings["weight_decay"], capturable=on_gpu)
+        self.average: float = settings.get("average", 0.0)
+        self.judged = copy.deepcopy(network) if self.average else network
+        self.logits = torch.zeros(min(JUDGED_AT_ONCE, epochs), *shape, device=device)
+        self.losses = torch.zeros(epochs, device=device)
+        self.at = torch.zeros(1, dtype=torch.long, device=device)
+
+    def step(self, loss: Callable[[], Tensor]) -> None:
+        """Make one step of the optimizer."""
+        self.network.train()
+        self.rate.copy_(self.rates.index_select(0, self.at)[0])
+        self.optimizer.zero_grad()
+        torch.autograd.backward(loss())
+        self.optimizer.step()
+        if self.average:
+            with torch.no_grad():
+                # The first epochs count evenly, so that the first weights are forgotten.
+                share = (1 / (self.at + 1)).clamp(min=1 - self.average)[0]
+                for mean, weight in zip(self.judged.parameters(), self.network.parameters(), strict=True):
+                    mean.lerp_(weight, share)
+                for kept, now in zip(self.judged.buffers(), self.network.buffers(), strict=True):
+                    kept.copy_(now)
+
+    def look(self, predict: Callable[[], Tensor], loss: Callable[[Tensor], Tensor]) -> None:
+        """Keep the predictions of this epoch and their loss."""
+        self.judged.eval()
+        with torch.no_grad():
+            logits = predict()
+            self.logits.index_copy_(0, self.at % len(self.logits), logits[None])
+            self.losses.index_copy_(0, self.at, loss(logits)[None])
+            self.at.add_(1)
+
+
+def schedule(name: str, rate: float, epochs: int) -> Tensor:
+    """Return the learning rate of every epoch: `constant`, or `cosine` with a linear warm-up, down to 0.
+
+    >>> schedule("cosine", 1.0, 60)[[0, 19, 40, 59]].tolist()
+    [0.05000000074505806, 1.0, 0.5, 0.0015413331566378474]
+    """
+    if name == "constant":
+        return torch.full((epochs,), rate)
+    rising = min(WARMUP_EPOCHS, epochs // 2)
+    falling = [0.5 + 0.5 * math.cos(math.pi * (epoch - rising) / (epochs - rising)) for epoch in range(rising, epochs)]
+    return rate * torch.tensor([*((epoch + 1) / rising for epoch in range(rising)), *falling])
+
+
+def score(metric: str, logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the metric of every epoch, from logits [epochs, m, c].
+
+    >>> score("roc_auc", torch.tensor([[[0, 1.0], [0, 2], [0, 0], [0, 1]]]), torch.tensor([0, 1, 0, 1])).tolist()
+    [0.875]
+    """
+    if metric == "accuracy":
+        return (logits.argmax(2) == labels).double().mean(1)
+    margins = (logits[:, :, 1] - logits[:, :, 0]).contiguous()
+    ordered = margins.sort(1).values
+    below, up_to = (torch.searchsorted(ordered, margins, right=right) for right in (False, True))
+    ranks = (below + up_to + 1).double() / 2  # equal margins share the mean of their ranks
+    positive = (labels == 1).double()
+    count = positive.sum()
+    return ((ranks * positive).sum(1) - count * (count + 1) / 2) / (count * (len(labels) - count))
 
 
 def recorded(work: Callable[[], None], device: torch.device, times: int) -> Iterator[Callable[[], None]]:
@@ -109,14 +294,19 @@ def recorded(work: Callable[[], None], device: torch.device, times: int) -> Iter
 
     These models are small. Launching their kernels one by one takes ten times as long as running them.
     """
-    if device.type != "cuda":
+    if device.type != "cuda" or times <= 3:
         yield from [work] * times
         return
     stream, graph = torch.cuda.Stream(device), torch.cuda.CUDAGraph()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        yield from [work] * min(3, times)
+        yield from [work] * 3
         with torch.cuda.graph(graph, stream=stream):
             work()
         yield from [graph.replay] * (times - 3)
     torch.cuda.current_stream().wait_stream(stream)
+
+
+def _dense(graph: vcr.Graph, device: torch.device) -> Tensor:
+    features: Tensor = graph.to_pyg().x
+    return features.float().to(device)

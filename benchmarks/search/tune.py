@@ -28,7 +28,7 @@ import optuna
 import vcr_graphormer as vcr
 from benchmarks.common import load_graph, new_parser, random_splits
 from benchmarks.records import with_defaults
-from vcr_graphormer.runs.trials import Workbench, crossed
+from vcr_graphormer.runs.trials import Workbench
 from vcr_graphormer.tokens.kinds import Kind
 from vcr_graphormer.training.devices import find_device
 
@@ -163,20 +163,6 @@ def pick(config: dict[str, Any], names: list[str]) -> dict[str, Any]:
 def crossed_score(bench: Workbench, split: vcr.Split, config: vcr.Config, kinds: Sequence[Kind] = ()) -> float:
     """Train once; return the crossed score, whatever the number of validation nodes."""
     return bench.judge(split, config, crossed_below=math.inf, kinds=kinds).score
-
-
-def crossed_accuracy(right: Any) -> float:
-    """Return the crossed score from which validation nodes were right after each epoch.
-
-    Parameters
-    ----------
-    right
-        Booleans [epochs, nodes].
-
-    >>> crossed_accuracy(np.array([[1, 0, 1, 1], [0, 1, 0, 1]]))  # the even nodes choose epoch 0, the odd ones epoch 1
-    0.25
-    """
-    return float(np.mean(crossed(np.stack([right[:, ::2].mean(1), right[:, 1::2].mean(1)], 1))))
 
 
 class Search:

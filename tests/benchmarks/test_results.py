@@ -188,12 +188,12 @@ def test_results_are_complete() -> None:
         assert row["versions"]["torch"]
 
 
-def test_baselines_are_the_best_of_their_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    baselines = benchmark("baselines.baselines", monkeypatch)
-    checked = 0
+def test_baselines_are_the_best_of_their_search() -> None:
+    """The six baselines of the table of protocol A, found by an earlier search of 20 trials each."""
+    models, more_splits, checked = ("MLP", "GCN", "GraphSAGE", "GAT", "APPNP", "LINKX"), {"Texas": 10}, 0
     for row in read_results(ROOT / "results" / "accuracy"):
-        if row["variant"] in baselines.MODELS:
-            splits = baselines.SPLITS.get(row["dataset"], 2)
+        if row["variant"] in models:
+            splits = more_splits.get(row["dataset"], 2)
             log = (ROOT / "results" / "search" / f"{row['dataset']}-{row['variant']}.jsonl").read_text().splitlines()
             trials = [trial for trial in map(json.loads, log) if trial.get("splits", 2) == splits]
             assert len(trials) == 20
@@ -202,7 +202,7 @@ def test_baselines_are_the_best_of_their_search(monkeypatch: pytest.MonkeyPatch)
             best = trials[worth.index(max(worth))]["settings"]
             assert {name: value for name, value in row["config"].items() if name != "recipe"} == best
             checked += 1
-    assert checked == 6 * len(PROTOCOL_A)
+    assert checked == len(models) * len(PROTOCOL_A)
 
 
 def test_presets_are_those_behind_the_results() -> None:

@@ -62,9 +62,14 @@ def test_each_half_is_judged_at_the_epoch_the_other_half_chose(
 @pytest.mark.parametrize(
     ("name", "examples"),
     [
+        ("baselines.bench", 2),
+        ("baselines.compare", 1),
+        ("baselines.links", 3),
+        ("baselines.methods.exphormer", 1),
         ("baselines.nearest", 2),
-        ("common", 2),
-        ("search.tune", 1),
+        ("baselines.network", 1),
+        ("baselines.pictures", 2),
+        ("common", 3),
         ("speed.distinct", 2),
         ("studies.balanced", 2),
     ],
@@ -99,20 +104,6 @@ def test_the_search_can_be_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
         }.items() >= settings.items()
 
 
-@quiet
-@pytest.mark.parametrize("model", ["MLP", "GCN", "GraphSAGE", "GAT", "APPNP", "LINKX"])
-def test_baselines_learn(model: str, graph: vcr.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    baselines = load("baselines.bench", monkeypatch)
-    bench = baselines.Bench(graph, graph, torch.device("cpu"))
-    settings = {"hidden": 16, "layers": 2, "dropout": 0.0, "learning_rate": 0.02, "weight_decay": 1e-4, "norm": False}
-    settings |= {"jump": False, "restart": 0.2}
-    split = vcr.Split.random(graph.labels, seed=0)
-    seen, right, best = bench.train(model, settings, split, seed=0, epochs=40)
-    assert seen.shape == (40, len(split.val))
-    assert right[torch.from_numpy(split.train)].float().mean() > 0.6  # three classes
-    assert seen[best - 1].mean() == seen.mean(1).max() == right[torch.from_numpy(split.val)].float().mean()
-
-
 def test_the_nearest_node_is_the_best_training_node_of_the_ranking(
     graph: vcr.Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,45 +115,6 @@ def test_the_nearest_node_is_the_best_training_node_of_the_ranking(
         listed = [other for other in ranking.ids[node] if other in split.train]
         expected.append(labels[listed[0]] if listed else usual)
     assert nearest.guess(nearest.unit_rows(graph.to_scipy()), labels, split.train, split.test).tolist() == expected
-
-
-@quiet
-def test_baselines_read_the_links_of_their_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    baselines = load("baselines.bench", monkeypatch)
-    made = [
-        vcr.Graph.from_edges([[0], [1]], num_nodes=3, features=np.eye(3, dtype=np.float32), directed=directed)
-        for directed in (False, True)
-    ]
-    bench = baselines.Bench(replace(made[0], labels=np.zeros(3, dtype=np.int64)), made[1], torch.device("cpu"))
-    assert bench.directed
-    dense = {name: matrix.to_dense().tolist() for name, matrix in bench.matrices.items()}
-    # Row = receiver. "out": node 0 reads node 1, to which it points.
-    assert dense["out"] == [[0, 1, 0], [0, 0, 0], [0, 0, 0]]
-    assert dense["in"] == [[0, 0, 0], [1, 0, 0], [0, 0, 0]]
-    assert dense["both"] == [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
-
-
-@quiet
-def test_the_search_of_a_baseline_continues_from_its_log(
-    graph: vcr.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    baselines = load("baselines.baselines", monkeypatch)
-    bench, trained = baselines.Bench(graph, graph, torch.device("cpu")), list[str]()
-    plain = bench.train
-
-    def train(model: str, settings: dict[str, Any], split: vcr.Split, seed: int) -> Any:
-        trained.append(json.dumps(settings, sort_keys=True))
-        return plain(model, settings, split, seed, epochs=3)
-
-    bench.train = train
-    whole = baselines.search(bench, "MLP", 4, tmp_path / "whole.jsonl")
-    lines = (tmp_path / "whole.jsonl").read_text().splitlines()
-    (tmp_path / "half.jsonl").write_text("\n".join(lines[:2]) + "\n")
-    first = [json.dumps(json.loads(line)["settings"], sort_keys=True) for line in lines[:2]]
-    trained.clear()
-    assert baselines.search(bench, "MLP", 4, tmp_path / "half.jsonl") == whole
-    assert (tmp_path / "half.jsonl").read_text().splitlines() == lines
-    assert not set(first) & set(trained)
 
 
 def test_balanced_splits_use_small_classes_up(monkeypatch: pytest.MonkeyPatch) -> None:

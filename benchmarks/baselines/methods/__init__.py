@@ -1,0 +1,1 @@
+"""The baselines, one file each, written from their papers."""
