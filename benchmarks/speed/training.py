@@ -63,6 +63,7 @@ def measure(name: str, root: str, tokens: str, device: torch.device, repeats: in
     exact = vcr.make_inputs(graph, store, config.model, split.train, device, torch.float32)
     trainer = make_trainer(graph, split, config, inputs)
     model, batch = trainer.model, split.train[: config.training.batch_size]
+    assert isinstance(model, vcr.VCRGraphormer)  # the reference is one model
     nodes = torch.from_numpy(batch).to(device)
     targets = torch.from_numpy(np.asarray(graph.labels)[batch]).to(device)
     row: dict[str, Any] = {

@@ -127,8 +127,10 @@ def test_removed_settings_at_other_values_are_refused(section: str, name: str, v
 def test_runs_from_before_the_gate_are_the_papers_model(tmp_path: Path) -> None:
     old = Config(DataConfig(scale="none"), TokenConfig(hops=1, distinct=False), ModelConfig(combine="joint"))
     lines = to_toml(old).splitlines()
-    younger = ("scale", "distinct", "link_tokens", "nearest_tokens", "combine", "members")
-    younger += ("own_hops", "neighbour_dropout", "own_dropout")
+    younger = (
+        *("scale", "distinct", "link_tokens", "nearest_tokens", "combine", "members", "own_hops"),
+        *("neighbour_dropout", "own_dropout"),
+    )
     (tmp_path / "config.toml").write_text("\n".join(line for line in lines if line.split(" =")[0] not in younger))
     found = load_run_config(tmp_path / "config.toml")
     assert (found.data.scale, found.tokens.distinct, found.model.combine) == ("none", False, "joint")
