@@ -12,15 +12,24 @@ from torch import Tensor, nn
 _LEVELS = 1 << 16
 
 
+def random_bits(count: int, fraction: float) -> tuple[Tensor, int, float]:
+    """Return 16 random bits per entry, the least of those that are kept, and what the kept entries are scaled by.
+
+    The fraction is rounded to a multiple of 2^-16.
+    """
+    threshold = min(round(fraction * _LEVELS), _LEVELS - 1)
+    # Random words of 64 bits hold four numbers of 16 bits each.
+    words = torch.empty(-(-count // 4), dtype=torch.int64).random_(torch.iinfo(torch.int64).min, None)
+    return words.view(torch.int16)[:count], threshold - _LEVELS // 2, _LEVELS / (_LEVELS - threshold)
+
+
 class _CheapDropout(torch.autograd.Function):
     """Dropout from 16 random bits per entry. It remembers a mask of one byte per entry."""
 
     @staticmethod
-    def forward(context: Any, values: Tensor, threshold: int) -> Tensor:
-        # Random words of 64 bits hold four numbers of 16 bits each.
-        words = torch.empty(-(-values.numel() // 4), dtype=torch.int64).random_(torch.iinfo(torch.int64).min, None)
-        kept = (words.view(torch.int16)[: values.numel()] >= threshold - _LEVELS // 2).view_as(values)
-        context.kept, context.scale = kept, _LEVELS / (_LEVELS - threshold)
+    def forward(context: Any, values: Tensor, fraction: float) -> Tensor:
+        bits, least, context.scale = random_bits(values.numel(), fraction)
+        context.kept = kept = (bits >= least).view_as(values)
         return values * kept.to(values.dtype).mul_(context.scale)
 
     @staticmethod
@@ -37,7 +46,7 @@ def dropout(values: Tensor, fraction: float) -> Tensor:
         return values
     if values.device.type != "cpu":
         return F.dropout(values, fraction)
-    dropped: Tensor = _CheapDropout.apply(values, min(round(fraction * _LEVELS), _LEVELS - 1))  # type: ignore[no-untyped-call]
+    dropped: Tensor = _CheapDropout.apply(values, fraction)  # type: ignore[no-untyped-call]
     return dropped
 
 

@@ -8,9 +8,12 @@ from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F  # noqa: N812
+from numpy.typing import NDArray
 from torch import Tensor
 
 from .dropout import dropout as apply_dropout
+from .dropout import random_bits
+from .kernels import copy_rows, copy_shown, count_columns, count_shown, in_threads, ranges, sort_columns
 
 _LEAST_SUM = 1e-12  # to divide by where a row is zero, and stays so
 
@@ -36,6 +39,8 @@ class SparseRows:
 
     def select(self, rows: Tensor) -> SparseRows:
         """Return the given rows, in that order."""
+        if self._compiled:
+            return self._select_compiled(rows)
         starts, ends = self.indptr[rows].long(), self.indptr[rows + 1].long()
         counts = ends - starts
         indptr = torch.zeros(len(rows) + 1, dtype=torch.int64, device=rows.device)
@@ -44,6 +49,45 @@ class SparseRows:
         entries = torch.repeat_interleave(starts - indptr[:-1], counts, output_size=total)
         entries += torch.arange(total, device=rows.device)
         return SparseRows(indptr.to(self.indices.dtype), self.indices[entries], self.values[entries], self.width)
+
+    @property
+    def _compiled(self) -> bool:
+        """Return whether compiled loops can read the entries: they lie in main memory, and NumPy knows their type."""
+        return self.values.device.type == "cpu" and self.values.dtype in (torch.float32, torch.float64)
+
+    def _parts(self, size: int, entries: int) -> list[tuple[int, int]]:
+        return ranges(size, entries, torch.get_num_threads())
+
+    def _select_compiled(self, rows: Tensor) -> SparseRows:
+        starts = _starts(self.indptr[rows + 1] - self.indptr[rows], self.indptr.dtype)
+        indices, values = (part.new_empty(int(starts[-1])) for part in (self.indices, self.values))
+        arrays = _arrays(self.indptr, self.indices, self.values, rows, starts, indices, values)
+        in_threads(lambda _, *part: copy_rows(*arrays, *part), self._parts(len(rows), len(values)))
+        return SparseRows(starts, indices, values, self.width)
+
+    def drop(self, fraction: float) -> SparseRows:
+        """Return the rows without a random fraction of their entries, the others scaled up as by `dropout`.
+
+        On a CPU the hidden entries are left out, so that a product has less to add. The random numbers are those of
+        `dropout`.
+        """
+        if not fraction:
+            return self
+        if not self._compiled:
+            return SparseRows(self.indptr, self.indices, apply_dropout(self.values, fraction), self.width)
+        bits, least, scale = random_bits(len(self.values), fraction)
+        counts = self.indptr.new_empty(self.shape[0])
+        parts = self._parts(self.shape[0], len(self.values))
+        count_of = _arrays(self.indptr, bits)
+        [counted] = _arrays(counts)
+        in_threads(lambda _, *part: count_shown(*count_of, least, counted, *part), parts)
+        starts = _starts(counts, self.indptr.dtype)
+        indices, values = (part.new_empty(int(starts[-1])) for part in (self.indices, self.values))
+        given = _arrays(self.indptr, self.indices, self.values, bits)
+        made = _arrays(starts, indices, values)
+        factor = given[2].dtype.type(scale)
+        in_threads(lambda _, *part: copy_shown(*given, least, factor, *made, *part), parts)
+        return SparseRows(starts, indices, values, self.width)
 
     def slice(self, start: int, stop: int) -> SparseRows:
         """Return the rows start … stop - 1, without copying them."""
@@ -74,12 +118,42 @@ class SparseRows:
     @cached_property
     def transposed(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the order that sorts the entries by column, each column's start, and each sorted entry's row."""
+        if self._compiled:
+            return self._transpose_compiled()
         order = torch.sort(self.indices, stable=True).indices
         starts = torch.zeros(self.width + 1, dtype=torch.int64, device=order.device)
         torch.cumsum(torch.bincount(self.indices, minlength=self.width), 0, out=starts[1:])
         rows = torch.arange(self.shape[0], device=order.device)
         owners = torch.repeat_interleave(rows, self.indptr.diff().long(), output_size=len(order))
         return order, starts, owners[order]
+
+    def _transpose_compiled(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Count the entries of each column, then put every entry into its place, row by row."""
+        parts = self._parts(self.shape[0], len(self.values))
+        indptr, indices = _arrays(self.indptr, self.indices)
+        counts = torch.zeros(len(parts), self.width, dtype=torch.int64)
+        counted = counts.numpy()
+        in_threads(
+            lambda number, first, last: count_columns(indices, counted[number], indptr[first], indptr[last]), parts
+        )
+        starts = _starts(counts.sum(0), torch.int64)
+        # Those of earlier rows come first, so that the order does not depend on the number of threads.
+        places = (starts[:-1] + counts.cumsum(0) - counts).numpy()
+        order, owners = (torch.empty(len(indices), dtype=torch.int64) for _ in range(2))
+        made = _arrays(order, owners)
+        in_threads(lambda number, *part: sort_columns(indptr, indices, places[number], *made, *part), parts)
+        return order, starts, owners
+
+
+def _arrays(*tensors: Tensor) -> list[NDArray[Any]]:
+    return [tensor.numpy() for tensor in tensors]
+
+
+def _starts(counts: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return where each row starts and the last one ends, by the number of entries of each row."""
+    starts = torch.zeros(len(counts) + 1, dtype=dtype)
+    torch.cumsum(counts, 0, out=starts[1:])
+    return starts
 
 
 Matrix: TypeAlias = Tensor | SparseRows
@@ -88,20 +162,20 @@ Matrix: TypeAlias = Tensor | SparseRows
 class _SparseProduct(torch.autograd.Function):
     """Rows times weight, by sums over the weight's rows. The gradient is the same sum over the transposed rows.
 
-    On CS both take 35 ms. `embedding_bag`'s own gradient takes 110 ms, a dense product with its gradient 1,330 ms
+    On CS both take 35 ms without dropout. `embedding_bag`'s own gradient takes 110 ms, a dense product with its gradient 1,330 ms
     (docs/log.md).
     """
 
     @staticmethod
-    def forward(context: Any, weight: Tensor, rows: SparseRows, values: Tensor) -> Tensor:
-        context.rows, context.values = rows, values
-        return _sum_rows(weight, rows.indices, starts=rows.indptr, values=values)
+    def forward(context: Any, weight: Tensor, rows: SparseRows) -> Tensor:
+        context.rows = rows
+        return _sum_rows(weight, rows.indices, starts=rows.indptr, values=rows.values)
 
     @staticmethod
-    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         order, starts, owners = context.rows.transposed
-        product = _sum_rows(gradients[0].contiguous(), owners, starts=starts, values=context.values[order])
-        return product, None, None
+        product = _sum_rows(gradients[0].contiguous(), owners, starts=starts, values=context.rows.values[order])
+        return product, None
 
 
 def _sum_rows(table: Tensor, indices: Tensor, *, starts: Tensor, values: Tensor) -> Tensor:
@@ -113,8 +187,7 @@ def _sum_rows(table: Tensor, indices: Tensor, *, starts: Tensor, values: Tensor)
 def project(matrix: Matrix, weight: Tensor, dropout: float = 0.0) -> Tensor:
     """Return the product of rows and weight, with `dropout` of that fraction of the input's entries."""
     if isinstance(matrix, SparseRows):
-        values = apply_dropout(matrix.values, dropout)
-        product: Tensor = _SparseProduct.apply(weight, matrix, values)  # type: ignore[no-untyped-call]
+        product: Tensor = _SparseProduct.apply(weight, matrix.drop(dropout))  # type: ignore[no-untyped-call]
         return product
     if matrix.shape[1] > len(weight):  # `to_matrix` has padded it
         weight = F.pad(weight, (0, 0, 0, matrix.shape[1] - len(weight)))

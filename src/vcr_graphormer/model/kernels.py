@@ -1,0 +1,102 @@
+"""Compiled loops over the entries of sparse rows (numba). Each releases the GIL, so that threads share the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Thread
+from typing import Any
+
+import numba as nb
+
+_LEAST_ENTRIES = 1 << 16  # that are worth a thread of their own: starting one takes as long as copying so many
+
+
+@nb.njit(nogil=True, cache=True)
+def copy_rows(  # noqa: PLR0913 - numba compiles plain arguments best
+    indptr: Any, indices: Any, values: Any, rows: Any, starts: Any, columns: Any, copies: Any, first: int, last: int
+) -> None:
+    """Copy the entries of `rows[i]` to the places from `starts[i]` on, for i from `first` to `last - 1`."""
+    for i in range(first, last):
+        source, target = indptr[rows[i]], starts[i]
+        for e in range(starts[i + 1] - target):
+            columns[target + e] = indices[source + e]
+            copies[target + e] = values[source + e]
+
+
+@nb.njit(nogil=True, cache=True)
+def count_shown(indptr: Any, bits: Any, least: int, counts: Any, first: int, last: int) -> None:
+    """Write to counts[i] how many entries of row i have bits of at least `least`."""
+    for i in range(first, last):
+        shown = 0
+        for e in range(indptr[i], indptr[i + 1]):
+            shown += bits[e] >= least
+        counts[i] = shown
+
+
+@nb.njit(nogil=True, cache=True)
+def copy_shown(  # noqa: PLR0913
+    indptr: Any,
+    indices: Any,
+    values: Any,
+    bits: Any,
+    least: int,
+    scale: Any,
+    starts: Any,
+    columns: Any,
+    copies: Any,
+    first: int,
+    last: int,
+) -> None:
+    """Copy the entries of row i with bits of at least `least` to the places from `starts[i]` on, times `scale`."""
+    for i in range(first, last):
+        target, end = starts[i], starts[i + 1]
+        for e in range(indptr[i], indptr[i + 1]):
+            if target == end:
+                break
+            # Written always and kept if shown: a jump that depends on random bits would cost more.
+            columns[target] = indices[e]
+            copies[target] = values[e] * scale
+            target += bits[e] >= least
+
+
+@nb.njit(nogil=True, cache=True)
+def count_columns(indices: Any, counts: Any, first: int, last: int) -> None:
+    """Add to counts[c] how many of the entries first … last - 1 lie in column c."""
+    for e in range(first, last):
+        counts[indices[e]] += 1
+
+
+@nb.njit(nogil=True, cache=True)
+def sort_columns(  # noqa: PLR0913
+    indptr: Any, indices: Any, places: Any, order: Any, owners: Any, first: int, last: int
+) -> None:
+    """Write entry and row of each entry of the rows first … last - 1 to the next place of its column, and count it."""
+    for i in range(first, last):
+        for e in range(indptr[i], indptr[i + 1]):
+            place = places[indices[e]]
+            places[indices[e]] = place + 1
+            order[place] = e
+            owners[place] = i
+
+
+def ranges(size: int, entries: int, threads: int) -> list[tuple[int, int]]:
+    """Return ranges that cover 0 … size - 1: one per thread, of those that so many entries are worth.
+
+    >>> ranges(10, 1 << 20, 2)
+    [(0, 5), (5, 10)]
+    >>> ranges(10, 100, 2)
+    [(0, 10)]
+    """
+    count = max(1, min(threads, size, entries // _LEAST_ENTRIES))
+    bounds = [size * number // count for number in range(count + 1)]
+    return list(zip(bounds[:-1], bounds[1:], strict=True))
+
+
+def in_threads(work: Callable[[int, int, int], None], parts: list[tuple[int, int]]) -> None:
+    """Call `work(number, first, last)` for every range, each in a thread of its own; the first one in this thread."""
+    threads = [Thread(target=work, args=(number, *part)) for number, part in enumerate(parts) if number]
+    for thread in threads:
+        thread.start()
+    work(0, *parts[0])
+    for thread in threads:
+        thread.join()
