@@ -17,7 +17,7 @@ from torch import Tensor
 from ..errors import ConfigError
 from ..tokens.layout import Layout
 from .labels import GRID, OFFSET
-from .matrices import Matrix, select, slice_rows
+from .matrices import Matrix, Rows, choose, select, slice_rows
 
 _AHEAD = 2  # batches that wait in the background while one is in use
 _MOST_READERS = 8  # threads that read batches; chosen by hand
@@ -60,7 +60,7 @@ class Batch:
     scores: Tensor
     mask: Tensor | None
     hops: tuple[Matrix, ...]
-    rows: tuple[Matrix, ...] = ()
+    rows: tuple[Rows, ...] = ()
     label_hops: Tensor | None = None
     labels: Tensor | None = None
     labels_around: Tensor | None = None
@@ -197,7 +197,7 @@ class Inputs:
         shared = self.shared_scores(nodes)
         neighbours = ids.clamp(min=0).long()
         place = torch.cat([nodes[:, None], neighbours], 1)
-        rows: tuple[Matrix, ...] = ()
+        rows: tuple[Rows, ...] = ()
         if with_rows:
             place, rows = self._rows(place)
         mask = None
@@ -246,7 +246,7 @@ class Inputs:
         factor = _ROWS_PER_NAMED_ROW if self.device.type == "cuda" else 1
         return not self.streamed and self.num_nodes <= named * factor
 
-    def _rows(self, place: Tensor) -> tuple[Tensor, tuple[Matrix, ...]]:
+    def _rows(self, place: Tensor) -> tuple[Tensor, tuple[Rows, ...]]:
         """Return the rows a batch needs, and `place` as indices of these rows.
 
         On a CPU every row comes once. On a GPU it comes as often as it is named: so the shape depends on the batch size
@@ -258,7 +258,9 @@ class Inputs:
             needed, index = place.flatten(), torch.arange(place.numel(), device=place.device).view_as(place)
         else:
             needed, index = torch.unique(place, return_inverse=True)
-        return index, tuple(select(source, needed) for source in self.sources)
+        # Streamed rows are read in the background, so they are copied here; others when they are projected.
+        take = select if self.streamed else choose
+        return index, tuple(take(source, needed) for source in self.sources)
 
     def batches(self, nodes: Tensor, size: int, with_rows: bool = True) -> Iterator[Batch]:
         """Return batches of consecutive `nodes`."""

@@ -24,11 +24,11 @@ def copy_rows(  # noqa: PLR0913 - numba compiles plain arguments best
 
 
 @nb.njit(nogil=True, cache=True)
-def count_shown(indptr: Any, bits: Any, least: int, counts: Any, first: int, last: int) -> None:
-    """Write to counts[i] how many entries of row i have bits of at least `least`."""
+def count_shown(starts: Any, bits: Any, least: int, counts: Any, first: int, last: int) -> None:
+    """Write to counts[i] how many of the bits `starts[i]` … `starts[i + 1] - 1` are at least `least`."""
     for i in range(first, last):
         shown = 0
-        for e in range(indptr[i], indptr[i + 1]):
+        for e in range(starts[i], starts[i + 1]):
             shown += bits[e] >= least
         counts[i] = shown
 
@@ -38,25 +38,31 @@ def copy_shown(  # noqa: PLR0913
     indptr: Any,
     indices: Any,
     values: Any,
+    rows: Any,
+    starts: Any,
     bits: Any,
     least: int,
     scale: Any,
-    starts: Any,
+    targets: Any,
     columns: Any,
     copies: Any,
     first: int,
     last: int,
 ) -> None:
-    """Copy the entries of row i with bits of at least `least` to the places from `starts[i]` on, times `scale`."""
+    """Copy the shown entries of `rows[i]` times `scale` to the places from `targets[i]` on.
+
+    The bits of its entries begin at `starts[i]`; an entry is shown if they are at least `least`.
+    """
     for i in range(first, last):
-        target, end = starts[i], starts[i + 1]
-        for e in range(indptr[i], indptr[i + 1]):
+        source, target, end = indptr[rows[i]], targets[i], targets[i + 1]
+        for e in range(starts[i], starts[i + 1]):
             if target == end:
                 break
             # Written always and kept if shown: a jump that depends on random bits would cost more.
-            columns[target] = indices[e]
-            copies[target] = values[e] * scale
+            columns[target] = indices[source]
+            copies[target] = values[source] * scale
             target += bits[e] >= least
+            source += 1
 
 
 @nb.njit(nogil=True, cache=True)

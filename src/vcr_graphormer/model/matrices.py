@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from numpy.typing import NDArray
 from torch import Tensor
 
 from .dropout import dropout as apply_dropout
@@ -59,35 +58,36 @@ class SparseRows:
         return ranges(size, entries, torch.get_num_threads())
 
     def _select_compiled(self, rows: Tensor) -> SparseRows:
-        starts = _starts(self.indptr[rows + 1] - self.indptr[rows], self.indptr.dtype)
+        starts = self._starts_of(rows)
         indices, values = (part.new_empty(int(starts[-1])) for part in (self.indices, self.values))
         arrays = _arrays(self.indptr, self.indices, self.values, rows, starts, indices, values)
         in_threads(lambda _, *part: copy_rows(*arrays, *part), self._parts(len(rows), len(values)))
         return SparseRows(starts, indices, values, self.width)
 
-    def drop(self, fraction: float) -> SparseRows:
-        """Return the rows without a random fraction of their entries, the others scaled up as by `dropout`.
+    def _starts_of(self, rows: Tensor) -> Tensor:
+        """Return where each of the given rows would start in a copy, and the last one end."""
+        return _starts(self.indptr[rows + 1] - self.indptr[rows], self.indptr.dtype)
 
-        On a CPU the hidden entries are left out, so that a product has less to add. The random numbers are those of
+    def drop(self, fraction: float, rows: Tensor | None = None) -> SparseRows:
+        """Return the rows, or the given ones, without a random fraction of their entries, the others scaled up.
+
+        On a CPU the hidden entries are not copied, so that a product has less to add. The random numbers are those of
         `dropout`.
         """
-        if not fraction:
-            return self
         if not self._compiled:
-            return SparseRows(self.indptr, self.indices, apply_dropout(self.values, fraction), self.width)
-        bits, least, scale = random_bits(len(self.values), fraction)
-        counts = self.indptr.new_empty(self.shape[0])
-        parts = self._parts(self.shape[0], len(self.values))
-        count_of = _arrays(self.indptr, bits)
-        [counted] = _arrays(counts)
-        in_threads(lambda _, *part: count_shown(*count_of, least, counted, *part), parts)
-        starts = _starts(counts, self.indptr.dtype)
-        indices, values = (part.new_empty(int(starts[-1])) for part in (self.indices, self.values))
-        given = _arrays(self.indptr, self.indices, self.values, bits)
-        made = _arrays(starts, indices, values)
-        factor = given[2].dtype.type(scale)
+            chosen = self if rows is None else self.select(rows)
+            return replace(chosen, values=apply_dropout(chosen.values, fraction))
+        rows, starts = (torch.arange(self.shape[0]), self.indptr) if rows is None else (rows, self._starts_of(rows))
+        bits, least, scale = random_bits(int(starts[-1]), fraction)
+        counts, parts = starts.new_empty(len(rows)), self._parts(len(rows), len(bits))
+        count = _arrays(starts, bits), counts.numpy()
+        in_threads(lambda _, *part: count_shown(*count[0], least, count[1], *part), parts)
+        targets = _starts(counts, self.indptr.dtype)
+        indices, values = (part.new_empty(int(targets[-1])) for part in (self.indices, self.values))
+        given = _arrays(self.indptr, self.indices, self.values, rows, starts, bits)
+        made, factor = _arrays(targets, indices, values), given[2].dtype.type(scale)
         in_threads(lambda _, *part: copy_shown(*given, least, factor, *made, *part), parts)
-        return SparseRows(starts, indices, values, self.width)
+        return SparseRows(targets, indices, values, self.width)
 
     def slice(self, start: int, stop: int) -> SparseRows:
         """Return the rows start … stop - 1, without copying them."""
@@ -136,16 +136,16 @@ class SparseRows:
         in_threads(
             lambda number, first, last: count_columns(indices, counted[number], indptr[first], indptr[last]), parts
         )
-        starts = _starts(counts.sum(0), torch.int64)
+        starts = _starts(counts.sum(0), self.indptr.dtype)
         # Those of earlier rows come first, so that the order does not depend on the number of threads.
         places = (starts[:-1] + counts.cumsum(0) - counts).numpy()
-        order, owners = (torch.empty(len(indices), dtype=torch.int64) for _ in range(2))
+        order, owners = torch.empty_like(self.indices), torch.empty_like(self.indices)
         made = _arrays(order, owners)
         in_threads(lambda number, *part: sort_columns(indptr, indices, places[number], *made, *part), parts)
         return order, starts, owners
 
 
-def _arrays(*tensors: Tensor) -> list[NDArray[Any]]:
+def _arrays(*tensors: Tensor) -> list[Any]:
     return [tensor.numpy() for tensor in tensors]
 
 
@@ -156,14 +156,44 @@ def _starts(counts: Tensor, dtype: torch.dtype) -> Tensor:
     return starts
 
 
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Some rows of a sparse matrix. A product copies them, without the entries that dropout hides."""
+
+    source: SparseRows
+    rows: Tensor
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return the number of rows and of columns."""
+        return len(self.rows), self.source.width
+
+    def copied(self) -> SparseRows:
+        """Return the rows."""
+        return self.source.select(self.rows)
+
+    def drop(self, fraction: float) -> SparseRows:
+        """Return the rows with dropout of their entries."""
+        return self.source.drop(fraction, self.rows)
+
+    def to(self, device: torch.device) -> SparseRows:
+        """Return a copy on another device."""
+        return self.copied().to(device)
+
+
 Matrix: TypeAlias = Tensor | SparseRows
+Rows: TypeAlias = Matrix | Selection
+
+
+def _copied(rows: Rows) -> Matrix:
+    return rows.copied() if isinstance(rows, Selection) else rows
 
 
 class _SparseProduct(torch.autograd.Function):
     """Rows times weight, by sums over the weight's rows. The gradient is the same sum over the transposed rows.
 
-    On CS both take 35 ms without dropout. `embedding_bag`'s own gradient takes 110 ms, a dense product with its gradient 1,330 ms
-    (docs/log.md).
+    Without dropout both take 35 ms on CS. `embedding_bag`'s own gradient takes 110 ms, a dense product with its gradient
+    1,330 ms (docs/log.md).
     """
 
     @staticmethod
@@ -184,18 +214,22 @@ def _sum_rows(table: Tensor, indices: Tensor, *, starts: Tensor, values: Tensor)
     )
 
 
-def project(matrix: Matrix, weight: Tensor, dropout: float = 0.0) -> Tensor:
+def project(matrix: Rows, weight: Tensor, dropout: float = 0.0) -> Tensor:
     """Return the product of rows and weight, with `dropout` of that fraction of the input's entries."""
+    if dropout and not isinstance(matrix, Tensor):
+        matrix, dropout = matrix.drop(dropout), 0.0
+    matrix = _copied(matrix)
     if isinstance(matrix, SparseRows):
-        product: Tensor = _SparseProduct.apply(weight, matrix.drop(dropout))  # type: ignore[no-untyped-call]
+        product: Tensor = _SparseProduct.apply(weight, matrix)  # type: ignore[no-untyped-call]
         return product
     if matrix.shape[1] > len(weight):  # `to_matrix` has padded it
         weight = F.pad(weight, (0, 0, 0, matrix.shape[1] - len(weight)))
     return apply_dropout(matrix, dropout).to(weight.dtype) @ weight
 
 
-def row_sums(matrix: Matrix) -> Tensor:
+def row_sums(matrix: Rows) -> Tensor:
     """Return the sum of the absolute values of each row [rows, 1] in float32, at least a little more than 0."""
+    matrix = _copied(matrix)
     if isinstance(matrix, SparseRows):
         sums = torch.segment_reduce(matrix.values.float().abs(), "sum", offsets=matrix.indptr.long(), initial=0.0)
     else:
@@ -203,9 +237,18 @@ def row_sums(matrix: Matrix) -> Tensor:
     return sums.clamp(min=_LEAST_SUM)[:, None]
 
 
-def select(matrix: Matrix, rows: Tensor) -> Matrix:
+def select(matrix: Rows, rows: Tensor) -> Matrix:
     """Return the given rows of a dense or sparse matrix."""
+    if isinstance(matrix, Selection):
+        return matrix.source.select(matrix.rows[rows])
     return matrix.select(rows) if isinstance(matrix, SparseRows) else torch.index_select(matrix, 0, rows)
+
+
+def choose(matrix: Matrix, rows: Tensor) -> Rows:
+    """Return the given rows of a dense or sparse matrix; on a CPU sparse ones are copied when a product needs them."""
+    if isinstance(matrix, SparseRows) and matrix.values.device.type == "cpu":
+        return Selection(matrix, rows)
+    return select(matrix, rows)
 
 
 def slice_rows(matrix: Matrix, start: int, stop: int) -> Matrix:

@@ -14,7 +14,7 @@ from ..tokens.layout import Layout
 from .batches import Batch
 from .config import VOTES, ModelConfig
 from .dropout import Dropout, dropout
-from .matrices import Matrix, project, row_sums
+from .matrices import Rows, project, row_sums
 from .readouts import READOUTS, SCORED, target
 
 _GATE_START = 0.55  # half open, for tanh(0.55) = 0.5: from 0 a gate hardly opens in few steps (docs/log.md)
@@ -280,7 +280,7 @@ class VCRGraphormer(ListReader):
             first, second = first * (draw < 1 - without_first), second * (draw >= without_second)
         return first, second
 
-    def project_rows(self, rows: tuple[Matrix, ...]) -> Tensor:
+    def project_rows(self, rows: tuple[Rows, ...]) -> Tensor:
         """Return the projection of every row, X W₀ + (PX) W₁ + … + b."""
         weights = list(self.feature_weights)
         total = self._project(rows[0], weights[0])
@@ -288,7 +288,7 @@ class VCRGraphormer(ListReader):
             total = total + self._project(matrix, weight)
         return total + self.bias
 
-    def _project(self, matrix: Matrix, weight: Tensor) -> Tensor:
+    def _project(self, matrix: Rows, weight: Tensor) -> Tensor:
         """Return the product of rows, maybe normalized, and weight, with dropout of input features."""
         product = project(matrix, weight, self.config.feature_dropout if self.training else 0.0)
         return product / row_sums(matrix).to(product.dtype) if self.config.normalize_rows else product
