@@ -1,4 +1,4 @@
-"""Compiled loops over the entries of sparse rows (numba). Each releases the GIL, so that threads share the rows."""
+"""Compiled loops over entries of sparse rows and of dropout (numba). They release the GIL, so that threads share work."""
 
 from __future__ import annotations
 
@@ -63,6 +63,13 @@ def copy_shown(  # noqa: PLR0913
             copies[target] = values[source] * scale
             target += bits[e] >= least
             source += 1
+
+
+@nb.njit(nogil=True, cache=True)
+def scale_shown(values: Any, bits: Any, least: int, scale: Any, out: Any, first: int, last: int) -> None:
+    """Write value times `scale` to `out` where bits are at least `least`, and value times 0 elsewhere."""
+    for e in range(first, last):
+        out[e] = values[e] * (scale if bits[e] >= least else scale * 0)
 
 
 @nb.njit(nogil=True, cache=True)

@@ -298,31 +298,45 @@ class VCRGraphormer(ListReader):
         if projected is None:
             projected = self.project_rows(batch.rows)
         tokens = self._gather(batch, projected)  # (batch, tokens, hidden)
-        tokens = torch.addcmul(tokens, batch.scores.to(tokens.dtype)[..., None], self.score_weight)
         if tokens.shape[1] != self.layout.num_tokens:
             raise ConfigError(
                 f"the lists have {tokens.shape[1]} tokens, the model was made for {self.layout.num_tokens}: "
                 f"give it the layout of the lists"
             )
-        if self.kinds is not None:
-            tokens = tokens + F.embedding(self.kind_of_place, self.kinds)
-            if batch.shared is not None:  # a token gets the embeddings of all kinds that propose it
-                later = (batch.shared != 0).to(tokens.dtype) @ self.kinds[self.layout.first_neighbour + 1 :]
-                tokens = tokens + F.pad(later, (0, 0, self.layout.first_neighbour, 0))
-        if self.ranks is not None:
-            tokens = tokens + F.pad(self.ranks, (0, 0, self.layout.first_neighbour, 0))
-        if self.label_hop_weight is not None and batch.label_hops is not None:
-            around = batch.label_hops.to(tokens.dtype) @ self.label_hop_weight
-            tokens = tokens + F.pad(around, (0, 0, 1, tokens.shape[1] - 1 - around.shape[1]))
-        for weight, labels in (
-            (self.label_weight, batch.labels),
-            (self.rich_label_weight, batch.labels_around),
-        ):
-            if weight is not None and labels is not None:
-                carried = labels.to(tokens.dtype) @ weight
-                tokens = tokens + F.pad(carried, (0, 0, self.layout.first_neighbour, 0))
+        tokens = self._add_inputs(tokens, batch)
+        of_places = self._of_places()
+        tokens = tokens if of_places is None else tokens + of_places
         tokens = dropout(tokens, self.config.embedding_dropout if self.training else 0.0)
         return tokens, self._hide_some(batch, tokens)
+
+    def _add_inputs(self, tokens: Tensor, batch: Batch) -> Tensor:
+        """Return the tokens plus what each carries besides features: its score, other kinds and labels.
+
+        All of it is one product, [score ‖ kinds ‖ labels ‖ labels around] times one weight: a sum over all tokens for
+        each would cost more than the products do.
+        """
+        scores, first = batch.scores.to(tokens.dtype)[..., None], self.layout.first_neighbour
+        parts: list[Tensor] = []
+        weights: list[Tensor] = []
+        if self.kinds is not None and batch.shared is not None:  # a token gets the embeddings of all its kinds
+            parts, weights = [batch.shared != 0], [self.kinds[first + 1 :]]
+        for weight, labels in ((self.label_weight, batch.labels), (self.rich_label_weight, batch.labels_around)):
+            if weight is not None and labels is not None:
+                parts, weights = [*parts, labels], [*weights, weight]
+        if not parts:
+            return torch.addcmul(tokens, scores, self.score_weight)
+        carried = torch.cat([part.to(tokens.dtype) for part in parts], 2)  # (batch, neighbours, columns)
+        carried = torch.cat([scores, F.pad(carried, (0, 0, first, 0))], 2)
+        weight = torch.cat([self.score_weight[None], *weights])
+        return torch.addmm(tokens.flatten(0, 1), carried.flatten(0, 1), weight).view_as(tokens)
+
+    def _of_places(self) -> Tensor | None:
+        """Return what is learned for each place of a list [S, h]: the embedding of its kind and of its rank."""
+        places = None if self.kinds is None else F.embedding(self.kind_of_place, self.kinds)
+        if self.ranks is None:
+            return places
+        ranks = F.pad(self.ranks, (0, 0, self.layout.first_neighbour, 0))
+        return ranks if places is None else places + ranks
 
     def _gather(self, batch: Batch, projected: Tensor) -> Tensor:
         """Return every token's projected row, by one look-up in the table of rows and hop rows.
@@ -331,6 +345,9 @@ class VCRGraphormer(ListReader):
         one look-up is faster than joining pieces (docs/log.md).
         """
         hops = [self._project(hop, self.feature_weights[0]) + self.bias for hop in batch.hops]
+        if self.label_hop_weight is not None and batch.label_hops is not None:
+            around = (batch.label_hops.to(projected.dtype) @ self.label_hop_weight).unbind(1)  # (batch, hidden) each
+            hops = [hop + labels for hop, labels in zip(hops, around, strict=False)] + hops[len(around) :]
         # By `shape`, not `len`: an export keeps the size of the batch open, which `len` would fix.
         size, device = batch.place.shape[0], batch.place.device
         starts = torch.arange(len(hops), device=device) * size + projected.shape[0]
