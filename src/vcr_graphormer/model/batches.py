@@ -80,6 +80,24 @@ class Batch:
             return replace(self, rows=())
         return replace(self, rows=())._map(partial(slice_rows, start=start, stop=stop))
 
+    def take(self, which: Tensor) -> Batch:
+        """Return the batch of the nodes at these places of the batch, without rows."""
+        return replace(self, rows=())._map(partial(select, rows=which))
+
+    def cut(self, length: int) -> Batch:
+        """Return the batch with the first `length` tokens of each list, none of which is a neighbour."""
+        return replace(
+            self,
+            place=self.place[:, :1],
+            scores=self.scores[:, :length],
+            mask=None if self.mask is None else self.mask[:, :length],
+            hops=self.hops[: length - 1],
+            label_hops=None if self.label_hops is None else self.label_hops[:, : length - 1],
+            labels=None,
+            labels_around=None,
+            shared=None,
+        )
+
     def to(self, device: torch.device) -> Batch:
         """Return the batch on another device."""
         return self._map(

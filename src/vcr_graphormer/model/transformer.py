@@ -214,7 +214,26 @@ class VCRGraphormer(ListReader):
 
     def forward(self, batch: Batch, projected: Tensor | None = None) -> Tensor:
         """Return logits [B, c]. A batch without rows needs `projected`, the rows of all nodes by `project_rows`."""
+        # On a GPU sizes must not depend on random numbers, or a step could not be recorded.
+        if self.own is not None and self._hides_paths and batch.place.device.type == "cpu":
+            return self._forward_seen(batch, self.project_rows(batch.rows) if projected is None else projected)
         return self.read(*self.tokens(batch, projected))[0]
+
+    def _forward_seen(self, batch: Batch, projected: Tensor) -> Tensor:
+        """Return logits [B, c] while training; nodes that are predicted without the second path get no list."""
+        draw = torch.rand(batch.place.shape[0], 1)
+        hidden = draw[:, 0] < self.config.neighbour_dropout
+        both, alone = (which.nonzero()[:, 0] for which in (~hidden, hidden))
+        logits = self.read(*self.tokens(batch.take(both), projected), draw=draw[both])[0]
+        tokens, mask = self._tokens(batch.take(alone).cut(self._own_tokens), projected)
+        assert self.own is not None
+        own_logits = self.own.head(self.own.encode(tokens, mask)[0])
+        return torch.cat([logits, own_logits]).index_select(0, torch.cat([both, alone]).argsort())
+
+    @property
+    def _own_tokens(self) -> int:
+        """Return how many tokens the first path reads: the node and its hops, or the node alone."""
+        return 1 if self.make_weights is target else self.layout.first_neighbour
 
     @property
     def vector_width(self) -> int:
@@ -234,11 +253,17 @@ class VCRGraphormer(ListReader):
         return Attended(logits, attention, readout)
 
     def read(
-        self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None
+        self,
+        tokens: Tensor,
+        mask: Tensor | None,
+        attention: list[Tensor] | None = None,
+        *,
+        draw: Tensor | None = None,
     ) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
         """Return logits [B, c], the vector of each path [B, h] and readout weights [B, S] of projected token lists.
 
-        Append the attention weights of the layers that read whole lists to `attention` if it is given.
+        Append the attention weights of the layers that read whole lists to `attention` if it is given. `draw` are the
+        random numbers [B, 1] that hide paths while training; None: new ones.
         """
         if self.config.readout == VOTES:
             logits, vectors, weights = self._count_votes(tokens, mask, attention)
@@ -247,10 +272,10 @@ class VCRGraphormer(ListReader):
             logits = self.head(vectors)
         if self.own is None:
             return logits, (vectors,), weights
-        own = slice(self.layout.first_neighbour)
+        own = slice(self._own_tokens)
         own_vectors, _ = self.own.encode(tokens[:, own], None if mask is None else mask[:, own])
         gate = self.gate.tanh()
-        first, second = self._hide_paths(self.own.head(own_vectors), gate * logits)
+        first, second = self._hide_paths(self.own.head(own_vectors), gate * logits, draw)
         return first + second, (own_vectors, gate * vectors), weights
 
     def _count_votes(
@@ -272,11 +297,15 @@ class VCRGraphormer(ListReader):
         logits, vectors = ((weights[:, None] @ rows)[:, 0] for rows in (self.head(neighbours), neighbours))
         return logits, vectors, F.pad(weights, (first, 0))
 
-    def _hide_paths(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    @property
+    def _hides_paths(self) -> bool:
+        return self.training and self.config.neighbour_dropout + self.config.own_dropout > 0
+
+    def _hide_paths(self, first: Tensor, second: Tensor, draw: Tensor | None) -> tuple[Tensor, Tensor]:
         """While training, set the first path's logits to zero for some nodes, and the second path's for others."""
-        without_second, without_first = self.config.neighbour_dropout, self.config.own_dropout
-        if self.training and without_second + without_first:
-            draw = torch.rand(len(first), 1, device=first.device)
+        if self._hides_paths:
+            draw = torch.rand(len(first), 1, device=first.device) if draw is None else draw
+            without_second, without_first = self.config.neighbour_dropout, self.config.own_dropout
             first, second = first * (draw < 1 - without_first), second * (draw >= without_second)
         return first, second
 
@@ -295,17 +324,19 @@ class VCRGraphormer(ListReader):
 
     def tokens(self, batch: Batch, projected: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Return the projected token lists [B, S, h] and the mask, with dropout of entries and of tokens."""
-        if projected is None:
-            projected = self.project_rows(batch.rows)
-        tokens = self._gather(batch, projected)  # (batch, tokens, hidden)
-        if tokens.shape[1] != self.layout.num_tokens:
+        tokens = batch.scores.shape[1]
+        if tokens != self.layout.num_tokens:
             raise ConfigError(
-                f"the lists have {tokens.shape[1]} tokens, the model was made for {self.layout.num_tokens}: "
+                f"the lists have {tokens} tokens, the model was made for {self.layout.num_tokens}: "
                 f"give it the layout of the lists"
             )
-        tokens = self._add_inputs(tokens, batch)
+        return self._tokens(batch, self.project_rows(batch.rows) if projected is None else projected)
+
+    def _tokens(self, batch: Batch, projected: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the same as `tokens` for lists that may be cut off."""
+        tokens = self._add_inputs(self._gather(batch, projected), batch)  # (batch, tokens, hidden)
         of_places = self._of_places()
-        tokens = tokens if of_places is None else tokens + of_places
+        tokens = tokens if of_places is None else tokens + of_places[: tokens.shape[1]]
         tokens = dropout(tokens, self.config.embedding_dropout if self.training else 0.0)
         return tokens, self._hide_some(batch, tokens)
 
