@@ -53,6 +53,8 @@ class Batch:
     shared : [B, k, kinds - 1] or None
         Scores of the neighbours by later kinds than their own, 0 for those that a kind does not propose. The first kind
         is left out. None if lists are not distinct.
+    draw : [B, 1] or None
+        Random numbers by which training hides one of two paths. None: the model draws them.
     """
 
     nodes: Tensor
@@ -65,6 +67,7 @@ class Batch:
     labels: Tensor | None = None
     labels_around: Tensor | None = None
     shared: Tensor | None = None
+    draw: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -207,14 +210,18 @@ class Inputs:
         steps = torch.arange(self.num_hops, 0, -1, dtype=torch.float32)
         return torch.cat([torch.ones(1), steps / max(1.0, float(steps.sum()))]).to(self.home)
 
-    def batch(self, nodes: Tensor, with_rows: bool = True) -> Batch:
-        """Return the token lists of `nodes`, without rows if these are projected already."""
+    def batch(self, nodes: Tensor, with_rows: bool = True, alone: Tensor | None = None) -> Batch:
+        """Return the token lists of `nodes`, without rows if these are projected already.
+
+        `alone` [B] says of which nodes the neighbours are not read: then their rows are not needed.
+        """
         nodes = nodes.to(self.home)
         ids = torch.cat([piece[nodes] for piece in self.ids], 1)
         scores = torch.cat([piece[nodes].float() for piece in self.scores], 1)
         shared = self.shared_scores(nodes)
         neighbours = ids.clamp(min=0).long()
-        place = torch.cat([nodes[:, None], neighbours], 1)
+        read = neighbours if alone is None else torch.where(alone[:, None], nodes[:, None], neighbours)
+        place = torch.cat([nodes[:, None], read], 1)
         rows: tuple[Rows, ...] = ()
         if with_rows:
             place, rows = self._rows(place)

@@ -221,7 +221,7 @@ class VCRGraphormer(ListReader):
 
     def _forward_seen(self, batch: Batch, projected: Tensor) -> Tensor:
         """Return logits [B, c] while training; nodes that are predicted without the second path get no list."""
-        draw = torch.rand(batch.place.shape[0], 1)
+        draw = torch.rand(len(batch), 1) if batch.draw is None else batch.draw
         hidden = draw[:, 0] < self.config.neighbour_dropout
         both, alone = (which.nonzero()[:, 0] for which in (~hidden, hidden))
         logits = self.read(*self.tokens(batch.take(both), projected), draw=draw[both])[0]
