@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -14,7 +15,7 @@ from .kernels import in_threads, ranges, scale_shown
 _LEVELS = 1 << 16
 
 
-def random_bits(count: int, fraction: float) -> tuple[Tensor, int, float]:
+def random_bits(count: int, fraction: float) -> tuple[Tensor, np.int16, float]:
     """Return 16 random bits per entry, the least of those that are kept, and what the kept entries are scaled by.
 
     The fraction is rounded to a multiple of 2^-16.
@@ -22,7 +23,8 @@ def random_bits(count: int, fraction: float) -> tuple[Tensor, int, float]:
     threshold = min(round(fraction * _LEVELS), _LEVELS - 1)
     # Random words of 64 bits hold four numbers of 16 bits each.
     words = torch.empty(-(-count // 4), dtype=torch.int64).random_(torch.iinfo(torch.int64).min, None)
-    return words.view(torch.int16)[:count], threshold - _LEVELS // 2, _LEVELS / (_LEVELS - threshold)
+    # Of 16 bits, too, so that compiled loops compare many at once.
+    return words.view(torch.int16)[:count], np.int16(threshold - _LEVELS // 2), _LEVELS / (_LEVELS - threshold)
 
 
 class _CheapDropout(torch.autograd.Function):
@@ -38,10 +40,10 @@ class _CheapDropout(torch.autograd.Function):
         return _hide(gradients[0], *context.bits), None
 
 
-def _hide(values: Tensor, bits: Tensor, least: int, scale: float) -> Tensor:
+def _hide(values: Tensor, bits: Tensor, least: np.int16, scale: float) -> Tensor:
     """Return the values times `scale` where bits are at least `least`, and 0 elsewhere."""
     if values.dtype not in (torch.float32, torch.float64):  # a type that NumPy does not know
-        return values * (bits >= least).view_as(values).to(values.dtype).mul_(scale)
+        return values * (bits >= int(least)).view_as(values).to(values.dtype).mul_(scale)
     values = values.contiguous()
     out = torch.empty_like(values)
     given, drawn, made = (tensor.detach().flatten().numpy() for tensor in (values, bits, out))

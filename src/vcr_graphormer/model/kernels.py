@@ -24,7 +24,7 @@ def copy_rows(  # noqa: PLR0913 - numba compiles plain arguments best
 
 
 @nb.njit(nogil=True, cache=True)
-def count_shown(starts: Any, bits: Any, least: int, counts: Any, first: int, last: int) -> None:
+def count_shown(starts: Any, bits: Any, least: Any, counts: Any, first: int, last: int) -> None:
     """Write to counts[i] how many of the bits `starts[i]` … `starts[i + 1] - 1` are at least `least`."""
     for i in range(first, last):
         shown = 0
@@ -41,7 +41,7 @@ def copy_shown(  # noqa: PLR0913
     rows: Any,
     starts: Any,
     bits: Any,
-    least: int,
+    least: Any,
     scale: Any,
     targets: Any,
     columns: Any,
@@ -66,7 +66,7 @@ def copy_shown(  # noqa: PLR0913
 
 
 @nb.njit(nogil=True, cache=True)
-def scale_shown(values: Any, bits: Any, least: int, scale: Any, out: Any, first: int, last: int) -> None:
+def scale_shown(values: Any, bits: Any, least: Any, scale: Any, out: Any, first: int, last: int) -> None:
     """Write value times `scale` to `out` where bits are at least `least`, and value times 0 elsewhere."""
     for e in range(first, last):
         out[e] = values[e] * (scale if bits[e] >= least else scale * 0)
@@ -81,15 +81,15 @@ def count_columns(indices: Any, counts: Any, first: int, last: int) -> None:
 
 @nb.njit(nogil=True, cache=True)
 def sort_columns(  # noqa: PLR0913
-    indptr: Any, indices: Any, places: Any, order: Any, owners: Any, first: int, last: int
+    indptr: Any, indices: Any, values: Any, places: Any, owners: Any, copies: Any, first: int, last: int
 ) -> None:
-    """Write entry and row of each entry of the rows first … last - 1 to the next place of its column, and count it."""
+    """Write row and value of each entry of the rows first … last - 1 to the next place of its column, and count it."""
     for i in range(first, last):
         for e in range(indptr[i], indptr[i + 1]):
             place = places[indices[e]]
             places[indices[e]] = place + 1
-            order[place] = e
             owners[place] = i
+            copies[place] = values[e]
 
 
 def ranges(size: int, entries: int, threads: int) -> list[tuple[int, int]]:

@@ -68,15 +68,14 @@ class SparseRows:
         """Return where each of the given rows would start in a copy, and the last one end."""
         return _starts(self.indptr[rows + 1] - self.indptr[rows], self.indptr.dtype)
 
-    def drop(self, fraction: float, rows: Tensor | None = None) -> SparseRows:
-        """Return the rows, or the given ones, without a random fraction of their entries, the others scaled up.
+    def drop(self, fraction: float, rows: Tensor | None = None) -> tuple[SparseRows, Tensor]:
+        """Return the rows, or the given ones, and values for their entries: a random fraction is hidden, as by `dropout`.
 
-        On a CPU the hidden entries are not copied, so that a product has less to add. The random numbers are those of
-        `dropout`.
+        On a CPU the hidden entries are not copied, so that a product has less to add. The random numbers are the same.
         """
-        if not self._compiled:
+        if not (fraction and self._compiled):
             chosen = self if rows is None else self.select(rows)
-            return replace(chosen, values=apply_dropout(chosen.values, fraction))
+            return chosen, apply_dropout(chosen.values, fraction)
         rows, starts = (torch.arange(self.shape[0]), self.indptr) if rows is None else (rows, self._starts_of(rows))
         bits, least, scale = random_bits(int(starts[-1]), fraction)
         counts, parts = starts.new_empty(len(rows)), self._parts(len(rows), len(bits))
@@ -87,7 +86,7 @@ class SparseRows:
         given = _arrays(self.indptr, self.indices, self.values, rows, starts, bits)
         made, factor = _arrays(targets, indices, values), given[2].dtype.type(scale)
         in_threads(lambda _, *part: copy_shown(*given, least, factor, *made, *part), parts)
-        return SparseRows(targets, indices, values, self.width)
+        return SparseRows(targets, indices, values, self.width), values
 
     def slice(self, start: int, stop: int) -> SparseRows:
         """Return the rows start … stop - 1, without copying them."""
@@ -118,8 +117,6 @@ class SparseRows:
     @cached_property
     def transposed(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the order that sorts the entries by column, each column's start, and each sorted entry's row."""
-        if self._compiled:
-            return self._transpose_compiled()
         order = torch.sort(self.indices, stable=True).indices
         starts = torch.zeros(self.width + 1, dtype=torch.int64, device=order.device)
         torch.cumsum(torch.bincount(self.indices, minlength=self.width), 0, out=starts[1:])
@@ -127,22 +124,26 @@ class SparseRows:
         owners = torch.repeat_interleave(rows, self.indptr.diff().long(), output_size=len(order))
         return order, starts, owners[order]
 
-    def _transpose_compiled(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Count the entries of each column, then put every entry into its place, row by row."""
-        parts = self._parts(self.shape[0], len(self.values))
-        indptr, indices = _arrays(self.indptr, self.indices)
+    def turn(self, values: Tensor) -> SparseRows:
+        """Return the transposed rows, with these values for the entries instead of their own."""
+        if not self._compiled:
+            order, starts, owners = self.transposed
+            return SparseRows(starts, owners, values[order], self.shape[0])
+        # Count the entries of each column, then put every entry into its place, row by row: no sorting.
+        parts = self._parts(self.shape[0], len(values))
+        indptr, indices, given = _arrays(self.indptr, self.indices, values)
         counts = torch.zeros(len(parts), self.width, dtype=torch.int64)
         counted = counts.numpy()
         in_threads(
             lambda number, first, last: count_columns(indices, counted[number], indptr[first], indptr[last]), parts
         )
         starts = _starts(counts.sum(0), self.indptr.dtype)
-        # Those of earlier rows come first, so that the order does not depend on the number of threads.
+        # Entries of earlier rows come first, so that the order does not depend on the number of threads.
         places = (starts[:-1] + counts.cumsum(0) - counts).numpy()
-        order, owners = torch.empty_like(self.indices), torch.empty_like(self.indices)
-        made = _arrays(order, owners)
-        in_threads(lambda number, *part: sort_columns(indptr, indices, places[number], *made, *part), parts)
-        return order, starts, owners
+        owners, turned = torch.empty_like(self.indices), torch.empty_like(values)
+        made = _arrays(owners, turned)
+        in_threads(lambda number, *part: sort_columns(indptr, indices, given, places[number], *made, *part), parts)
+        return SparseRows(starts, owners, turned, self.shape[0])
 
 
 def _arrays(*tensors: Tensor) -> list[Any]:
@@ -172,8 +173,8 @@ class Selection:
         """Return the rows."""
         return self.source.select(self.rows)
 
-    def drop(self, fraction: float) -> SparseRows:
-        """Return the rows with dropout of their entries."""
+    def drop(self, fraction: float) -> tuple[SparseRows, Tensor]:
+        """Return the rows, and values for their entries with dropout."""
         return self.source.drop(fraction, self.rows)
 
     def to(self, device: torch.device) -> SparseRows:
@@ -197,30 +198,28 @@ class _SparseProduct(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(context: Any, weight: Tensor, rows: SparseRows) -> Tensor:
-        context.rows = rows
-        return _sum_rows(weight, rows.indices, starts=rows.indptr, values=rows.values)
+    def forward(context: Any, weight: Tensor, rows: SparseRows, values: Tensor) -> Tensor:
+        context.rows, context.values = rows, values
+        return _sum_rows(weight, replace(rows, values=values))
 
     @staticmethod
-    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        order, starts, owners = context.rows.transposed
-        product = _sum_rows(gradients[0].contiguous(), owners, starts=starts, values=context.rows.values[order])
-        return product, None
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        return _sum_rows(gradients[0].contiguous(), context.rows.turn(context.values)), None, None
 
 
-def _sum_rows(table: Tensor, indices: Tensor, *, starts: Tensor, values: Tensor) -> Tensor:
+def _sum_rows(table: Tensor, rows: SparseRows) -> Tensor:
+    """Return the product of the rows with a table that has a row for each of their columns."""
+    weights = rows.values.to(table.dtype)
     return F.embedding_bag(
-        indices, table, starts, mode="sum", per_sample_weights=values.to(table.dtype), include_last_offset=True
+        rows.indices, table, rows.indptr, mode="sum", per_sample_weights=weights, include_last_offset=True
     )
 
 
 def project(matrix: Rows, weight: Tensor, dropout: float = 0.0) -> Tensor:
     """Return the product of rows and weight, with `dropout` of that fraction of the input's entries."""
-    if dropout and not isinstance(matrix, Tensor):
-        matrix, dropout = matrix.drop(dropout), 0.0
-    matrix = _copied(matrix)
-    if isinstance(matrix, SparseRows):
-        product: Tensor = _SparseProduct.apply(weight, matrix)  # type: ignore[no-untyped-call]
+    if not isinstance(matrix, Tensor):
+        rows, values = matrix.drop(dropout)
+        product: Tensor = _SparseProduct.apply(weight, rows, values)  # type: ignore[no-untyped-call]
         return product
     if matrix.shape[1] > len(weight):  # `to_matrix` has padded it
         weight = F.pad(weight, (0, 0, 0, matrix.shape[1] - len(weight)))
