@@ -27,9 +27,9 @@ def copy_rows(  # noqa: PLR0913 - numba compiles plain arguments best
 def count_shown(starts: Any, bits: Any, least: Any, counts: Any, first: int, last: int) -> None:
     """Write to counts[i] how many of the bits `starts[i]` … `starts[i + 1] - 1` are at least `least`."""
     for i in range(first, last):
-        shown = 0
-        for e in range(starts[i], starts[i + 1]):
-            shown += bits[e] >= least
+        drawn, shown = bits[starts[i] : starts[i + 1]], 0
+        for e in range(len(drawn)):
+            shown += drawn[e] >= least
         counts[i] = shown
 
 
@@ -68,8 +68,10 @@ def copy_shown(  # noqa: PLR0913
 @nb.njit(nogil=True, cache=True)
 def scale_shown(values: Any, bits: Any, least: Any, scale: Any, out: Any, first: int, last: int) -> None:
     """Write value times `scale` to `out` where bits are at least `least`, and value times 0 elsewhere."""
-    for e in range(first, last):
-        out[e] = values[e] * (scale if bits[e] >= least else scale * 0)
+    # Slices begin at 0, so that numba leaves out its test for negative numbers, and the loop computes many at once.
+    given, drawn, made = values[first:last], bits[first:last], out[first:last]
+    for e in range(len(made)):
+        made[e] = given[e] * (scale if drawn[e] >= least else scale * 0)
 
 
 @nb.njit(nogil=True, cache=True)
