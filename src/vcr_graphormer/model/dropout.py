@@ -33,14 +33,14 @@ class _CheapDropout(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, values: Tensor, fraction: float) -> Tensor:
         context.bits = random_bits(values.numel(), fraction)
-        return _hide(values, *context.bits)
+        return hide(values, *context.bits)
 
     @staticmethod
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return _hide(gradients[0], *context.bits), None
+        return hide(gradients[0], *context.bits), None
 
 
-def _hide(values: Tensor, bits: Tensor, least: np.int16, scale: float) -> Tensor:
+def hide(values: Tensor, bits: Tensor, least: np.int16, scale: float) -> Tensor:
     """Return the values times `scale` where bits are at least `least`, and 0 elsewhere."""
     if values.dtype not in (torch.float32, torch.float64):  # a type that NumPy does not know
         return values * (bits >= int(least)).view_as(values).to(values.dtype).mul_(scale)

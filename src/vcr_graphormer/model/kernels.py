@@ -17,10 +17,9 @@ def copy_rows(  # noqa: PLR0913 - numba compiles plain arguments best
 ) -> None:
     """Copy the entries of `rows[i]` to the places from `starts[i]` on, for i from `first` to `last - 1`."""
     for i in range(first, last):
-        source, target = indptr[rows[i]], starts[i]
-        for e in range(starts[i + 1] - target):
-            columns[target + e] = indices[source + e]
-            copies[target + e] = values[source + e]
+        source, end = indptr[rows[i]], indptr[rows[i] + 1]
+        columns[starts[i] : starts[i + 1]] = indices[source:end]
+        copies[starts[i] : starts[i + 1]] = values[source:end]
 
 
 @nb.njit(nogil=True, cache=True)

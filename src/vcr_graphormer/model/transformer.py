@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -13,7 +13,7 @@ from ..errors import ConfigError
 from ..tokens.layout import Layout
 from .batches import Batch
 from .config import VOTES, ModelConfig
-from .dropout import Dropout, dropout
+from .dropout import Dropout, dropout, hide, random_bits
 from .matrices import Rows, project, row_sums
 from .readouts import READOUTS, SCORED, target
 
@@ -28,6 +28,62 @@ class Attended(NamedTuple):
     logits: Tensor
     attention: Tensor
     readout: Tensor
+
+
+class _TakeTarget(torch.autograd.Function):
+    """Return the tokens [B, S, h] and a copy of the target [B, h], whose gradient is added in place.
+
+    The gradient of a slice would be a tensor as large as the tokens, filled with zeros, and a sum with it. The gradient
+    of the tokens must belong to nobody else: it comes from a norm that alone reads them.
+    """
+
+    @staticmethod
+    def forward(context: Any, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        return tokens.view_as(tokens), tokens[:, 0].clone()
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> Tensor:
+        of_tokens, of_target = gradients
+        of_tokens[:, 0] += of_target
+        return of_tokens
+
+
+class _Attend(torch.autograd.Function):
+    """Attention of one query per head [B, H, h] to tokens [B, S, h]: mixed tokens [B, H, h], sums of weights [B, H, 1].
+
+    The same as the operations one by one, but the gradient of the tokens is one product instead of a sum of two.
+    """
+
+    @staticmethod
+    def forward(
+        context: Any, tokens: Tensor, asked: Tensor, mask: Tensor | None, fraction: float
+    ) -> tuple[Tensor, Tensor]:
+        weights = _mask_scores(asked @ tokens.transpose(1, 2), mask).softmax(-1)  # (batch, heads, tokens)
+        bits = random_bits(weights.numel(), fraction) if fraction else None
+        kept = weights if bits is None else hide(weights, *bits)
+        context.save_for_backward(tokens, asked, weights, kept)
+        context.mask, context.bits = mask, bits
+        return kept @ tokens, kept.sum(-1, keepdim=True)
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        tokens, asked, weights, kept = context.saved_tensors
+        of_mixed, of_sums = gradients
+        of_weights = torch.baddbmm(of_sums, of_mixed, tokens.transpose(1, 2))
+        if context.bits is not None:
+            of_weights = hide(of_weights, *context.bits)
+        of_scores = weights * (of_weights - (weights * of_weights).sum(-1, keepdim=True))
+        if context.mask is not None:
+            of_scores = of_scores.masked_fill_(~context.mask[:, None], 0)
+        of_tokens = torch.cat([of_scores, kept], 1).transpose(1, 2) @ torch.cat([asked, of_mixed], 1)
+        return of_tokens, of_scores @ tokens, None, None
+
+
+def _mask_scores(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Return scores [B, H, S] that are least for hidden tokens, which then have the weight 0."""
+    if mask is None:  # not by -inf: where explanations hide the whole list, all weights would be NaN
+        return scores
+    return scores.masked_fill(~mask[:, None], torch.finfo(scores.dtype).min)
 
 
 class EncoderLayer(nn.Module):
@@ -51,15 +107,8 @@ class EncoderLayer(nn.Module):
         tokens: Tensor,
         mask: Tensor | None,
         attention: list[Tensor] | None = None,
-        *,
-        target_only: bool = False,
     ) -> Tensor:
-        """Return the encoded tokens [B, S, h]; append the attention weights to `attention` if it is given.
-
-        With `target_only` return the encoded target alone [B, 1, h], and append nothing.
-        """
-        if target_only:
-            return self._encode_target(tokens, mask)[:, None]
+        """Return the encoded tokens [B, S, h]; append the attention weights to `attention` if it is given."""
         size, length, width = tokens.shape
         joined = self.query_key_value(self.first_norm(tokens))  # (batch, tokens, 3 * hidden)
         query, key, value = joined.view(size, length, 3, self.heads, width // self.heads).transpose(1, 3).unbind(2)
@@ -68,29 +117,33 @@ class EncoderLayer(nn.Module):
         added: Tensor = tokens + self.dropout(self.feedforward(self.second_norm(tokens)))
         return added
 
-    def _encode_target(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
+    def encode_target(self, tokens: Tensor, mask: Tensor | None, own: Tensor) -> Tensor:
         """Return the encoded target [B, h], which is `forward(tokens, mask)[:, 0]` for a fraction of the work.
 
         One query needs no keys and values: the score qᵢ · (K xⱼ) is (Kᵀ qᵢ) · xⱼ, and Σ aⱼ (V xⱼ) is V (Σ aⱼ xⱼ). The
-        bias of the keys adds the same to every score, so that it cancels.
+        bias of the keys adds the same to every score, so that it cancels. `own` is the target `tokens[:, 0]`.
         """
-        normed, own = self.first_norm(tokens), tokens[:, 0]
         width = tokens.shape[2]
         parts = (3, self.heads, width // self.heads)
         query_weight, key_weight, value_weight = self.query_key_value.weight.view(*parts, width).unbind()
         query_bias, _, value_bias = self.query_key_value.bias.view(parts).unbind()
-        query = torch.einsum("bw,hew->bhe", normed[:, 0], query_weight) + query_bias
+        query = torch.einsum("bw,hew->bhe", self.first_norm(own), query_weight) + query_bias
         asked = torch.einsum("bhe,hew->bhw", query / math.sqrt(parts[2]), key_weight)
-        scores = asked @ normed.transpose(1, 2)  # (batch, heads, tokens)
-        if mask is not None:  # not by -inf: where explanations hide the whole list, all weights would be NaN
-            scores = scores.masked_fill(~mask[:, None], torch.finfo(scores.dtype).min)
-        weights = dropout(scores.softmax(-1), self.attention_dropout if self.training else 0.0)
-        values = (
-            torch.einsum("bhw,hew->bhe", weights @ normed, value_weight) + weights.sum(-1, keepdim=True) * value_bias
-        )
+        mixed, sums = self._attend_once(self.first_norm(tokens), asked, mask)
+        values = torch.einsum("bhw,hew->bhe", mixed, value_weight) + sums * value_bias
         own = own + self.dropout(self.mix(values.flatten(1)))
         added: Tensor = own + self.dropout(self.feedforward(self.second_norm(own)))
         return added
+
+    def _attend_once(self, tokens: Tensor, asked: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the tokens mixed by the attention weights of one query per head, and the sums of these weights."""
+        fraction = self.attention_dropout if self.training else 0.0
+        if tokens.requires_grad and tokens.device.type == "cpu":
+            mixed, sums = _Attend.apply(tokens, asked, mask, fraction)  # type: ignore[no-untyped-call]
+            return mixed, sums
+        scores = _mask_scores(asked @ tokens.transpose(1, 2), mask)  # (batch, heads, tokens)
+        weights = dropout(scores.softmax(-1), fraction)
+        return weights @ tokens, weights.sum(-1, keepdim=True)
 
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, attention: list[Tensor] | None
@@ -129,17 +182,25 @@ class ListReader(nn.Module):
         return self
 
     def encode(
-        self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None
+        self,
+        tokens: Tensor,
+        mask: Tensor | None,
+        attention: list[Tensor] | None = None,
+        *,
+        own: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return the nodes' vectors [B, h] and the readout weights [B, S] of projected token lists [B, S, h].
 
         If the readout is the target, the last layer computes nothing else, unless its attention weights are asked for.
+        `own` is the target `tokens[:, 0]`, if it was taken before.
         """
         if attention is None and self.make_weights is target:
-            weights = target(tokens, tokens[..., 0], None)
-            for number, layer in enumerate(self.layers, 1):
-                tokens = layer(tokens, mask, target_only=number == len(self.layers))
-            vectors = self.norm(tokens[:, 0])
+            weights = target(tokens, tokens.detach()[..., 0], None)
+            layers: list[Any] = list(self.layers)
+            for layer in layers[:-1]:
+                tokens, own = layer(tokens, mask), None
+            own = tokens[:, 0] if own is None else own
+            vectors = self.norm(layers[-1].encode_target(tokens, mask, own) if layers else own)
             return vectors if mask is None else vectors.masked_fill(~mask[:, :1], 0), weights
         for layer in self.layers:
             tokens = layer(tokens, mask, attention)
@@ -231,6 +292,11 @@ class VCRGraphormer(ListReader):
         return torch.cat([logits, own_logits]).index_select(0, torch.cat([both, alone]).argsort())
 
     @property
+    def _takes_target(self) -> bool:
+        """Return whether the target is read by itself, and the tokens by nothing but the norm of the only layer."""
+        return self.make_weights is target and len(self.layers) == 1
+
+    @property
     def _own_tokens(self) -> int:
         """Return how many tokens the first path reads: the node and its hops, or the node alone."""
         return 1 if self.make_weights is target else self.layout.first_neighbour
@@ -265,15 +331,19 @@ class VCRGraphormer(ListReader):
         Append the attention weights of the layers that read whole lists to `attention` if it is given. `draw` are the
         random numbers [B, 1] that hide paths while training; None: new ones.
         """
+        target_token = None
+        if attention is None and self._takes_target and tokens.requires_grad and tokens.device.type == "cpu":
+            tokens, target_token = _TakeTarget.apply(tokens)  # type: ignore[no-untyped-call]
         if self.config.readout == VOTES:
             logits, vectors, weights = self._count_votes(tokens, mask, attention)
         else:
-            vectors, weights = self.encode(tokens, mask, attention)
+            vectors, weights = self.encode(tokens, mask, attention, own=target_token)
             logits = self.head(vectors)
         if self.own is None:
             return logits, (vectors,), weights
         own = slice(self._own_tokens)
-        own_vectors, _ = self.own.encode(tokens[:, own], None if mask is None else mask[:, own])
+        own_tokens = tokens[:, own] if target_token is None else target_token[:, None]
+        own_vectors, _ = self.own.encode(own_tokens, None if mask is None else mask[:, own])
         gate = self.gate.tanh()
         first, second = self._hide_paths(self.own.head(own_vectors), gate * logits, draw)
         return first + second, (own_vectors, gate * vectors), weights
