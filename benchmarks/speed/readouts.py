@@ -78,7 +78,8 @@ def make_works(
 
 _BARE: dict[str, Any] = {
     **{"combine": "joint", "kind_embedding": False, "rank_embedding": False, "label_embedding": False},
-    **{"rich_tokens": 0, "label_hops": 0, "feature_dropout": 0.0, "token_dropout": 0.0, "neighbour_dropout": 0.0},
+    **{"rich_tokens": 0, "label_hops": 0, "rich_labels": False, "readout": "attention", "feature_dropout": 0.0},
+    **{"embedding_dropout": 0.0, "token_dropout": 0.0, "neighbour_dropout": 0.0, "own_dropout": 0.0},
 }
 
 

@@ -1,8 +1,9 @@
-"""Compiled loops over entries of sparse rows and of dropout (numba). They release the GIL, so that threads share work."""
+"""Compiled loops over entries of sparse rows and of dropout (numba). They release the GIL: threads share the work."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from threading import Thread
 from typing import Any
 
@@ -81,7 +82,7 @@ def count_columns(indices: Any, counts: Any, first: int, last: int) -> None:
 
 
 @nb.njit(nogil=True, cache=True)
-def sort_columns(  # noqa: PLR0913
+def sort_columns(
     indptr: Any, indices: Any, values: Any, places: Any, owners: Any, copies: Any, first: int, last: int
 ) -> None:
     """Write row and value of each entry of the rows first … last - 1 to the next place of its column, and count it."""
@@ -103,7 +104,7 @@ def ranges(size: int, entries: int, threads: int) -> list[tuple[int, int]]:
     """
     count = max(1, min(threads, size, entries // _LEAST_ENTRIES))
     bounds = [size * number // count for number in range(count + 1)]
-    return list(zip(bounds[:-1], bounds[1:], strict=True))
+    return list(pairwise(bounds))
 
 
 def in_threads(work: Callable[[int, int, int], None], parts: list[tuple[int, int]]) -> None:

@@ -69,9 +69,9 @@ class SparseRows:
         return _starts(self.indptr[rows + 1] - self.indptr[rows], self.indptr.dtype)
 
     def drop(self, fraction: float, rows: Tensor | None = None) -> tuple[SparseRows, Tensor]:
-        """Return the rows, or the given ones, and values for their entries: a random fraction is hidden, as by `dropout`.
+        """Return the rows, or the given ones, and values of their entries, of which a random fraction is hidden.
 
-        On a CPU the hidden entries are not copied, so that a product has less to add. The random numbers are the same.
+        Random numbers are those of `dropout`. On a CPU hidden entries are left out: a product has less to add.
         """
         if not (fraction and self._compiled):
             chosen = self if rows is None else self.select(rows)
@@ -79,13 +79,13 @@ class SparseRows:
         rows, starts = (torch.arange(self.shape[0]), self.indptr) if rows is None else (rows, self._starts_of(rows))
         bits, least, scale = random_bits(int(starts[-1]), fraction)
         counts, parts = starts.new_empty(len(rows)), self._parts(len(rows), len(bits))
-        count = _arrays(starts, bits), counts.numpy()
-        in_threads(lambda _, *part: count_shown(*count[0], least, count[1], *part), parts)
+        counting = [*_arrays(starts, bits), least, *_arrays(counts)]
+        in_threads(lambda _, *part: count_shown(*counting, *part), parts)
         targets = _starts(counts, self.indptr.dtype)
         indices, values = (part.new_empty(int(targets[-1])) for part in (self.indices, self.values))
         given = _arrays(self.indptr, self.indices, self.values, rows, starts, bits)
-        made, factor = _arrays(targets, indices, values), given[2].dtype.type(scale)
-        in_threads(lambda _, *part: copy_shown(*given, least, factor, *made, *part), parts)
+        copying = [*given, least, given[2].dtype.type(scale), *_arrays(targets, indices, values)]
+        in_threads(lambda _, *part: copy_shown(*copying, *part), parts)
         return SparseRows(targets, indices, values, self.width), values
 
     def slice(self, start: int, stop: int) -> SparseRows:
@@ -193,8 +193,8 @@ def _copied(rows: Rows) -> Matrix:
 class _SparseProduct(torch.autograd.Function):
     """Rows times weight, by sums over the weight's rows. The gradient is the same sum over the transposed rows.
 
-    Without dropout both take 35 ms on CS. `embedding_bag`'s own gradient takes 110 ms, a dense product with its gradient
-    1,330 ms (docs/log.md).
+    Without dropout both take 35 ms on CS. `embedding_bag`'s own gradient takes 110 ms, a dense product with its
+    gradient 1,330 ms (docs/log.md).
     """
 
     @staticmethod

@@ -285,7 +285,7 @@ class VCRGraphormer(ListReader):
         draw = torch.rand(len(batch), 1) if batch.draw is None else batch.draw
         hidden = draw[:, 0] < self.config.neighbour_dropout
         both, alone = (which.nonzero()[:, 0] for which in (~hidden, hidden))
-        logits = self.read(*self.tokens(batch.take(both), projected), draw=draw[both])[0]
+        logits = self._read(*self.tokens(batch.take(both), projected), None, draw[both])[0]
         tokens, mask = self._tokens(batch.take(alone).cut(self._own_tokens), projected)
         assert self.own is not None
         own_logits = self.own.head(self.own.encode(tokens, mask)[0])
@@ -319,18 +319,18 @@ class VCRGraphormer(ListReader):
         return Attended(logits, attention, readout)
 
     def read(
-        self,
-        tokens: Tensor,
-        mask: Tensor | None,
-        attention: list[Tensor] | None = None,
-        *,
-        draw: Tensor | None = None,
+        self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
         """Return logits [B, c], the vector of each path [B, h] and readout weights [B, S] of projected token lists.
 
-        Append the attention weights of the layers that read whole lists to `attention` if it is given. `draw` are the
-        random numbers [B, 1] that hide paths while training; None: new ones.
+        Append the attention weights of the layers that read whole lists to `attention` if it is given.
         """
+        return self._read(tokens, mask, attention, draw=None)
+
+    def _read(
+        self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None, draw: Tensor | None
+    ) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
+        """Return the same as `read`. `draw` are the random numbers [B, 1] that hide paths while training; None: new."""
         target_token = None
         if attention is None and self._takes_target and tokens.requires_grad and tokens.device.type == "cpu":
             tokens, target_token = _TakeTarget.apply(tokens)  # type: ignore[no-untyped-call]
@@ -421,9 +421,9 @@ class VCRGraphormer(ListReader):
         weights: list[Tensor] = []
         if self.kinds is not None and batch.shared is not None:  # a token gets the embeddings of all its kinds
             parts, weights = [batch.shared != 0], [self.kinds[first + 1 :]]
-        for weight, labels in ((self.label_weight, batch.labels), (self.rich_label_weight, batch.labels_around)):
-            if weight is not None and labels is not None:
-                parts, weights = [*parts, labels], [*weights, weight]
+        for of_labels, labels in ((self.label_weight, batch.labels), (self.rich_label_weight, batch.labels_around)):
+            if of_labels is not None and labels is not None:
+                parts, weights = [*parts, labels], [*weights, of_labels]
         if not parts:
             return torch.addcmul(tokens, scores, self.score_weight)
         carried = torch.cat([part.to(tokens.dtype) for part in parts], 2)  # (batch, neighbours, columns)
