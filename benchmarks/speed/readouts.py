@@ -51,9 +51,10 @@ def make_works(
     targets = torch.from_numpy(labels).to(device)
     works: dict[str, Callable[[], Any]] = {}
     for name in ("attention", EVERY_TOKEN, "target"):
-        model = replace(config.model, readout=name.split(",")[0])
+        model = replace(config.model, readout=name.split(",")[0], members=1)
         inputs = vcr.make_inputs(graph, lists, model, split.train, device)
         trainer = make_trainer(graph, split, replace(config, model=model), inputs)
+        assert isinstance(trainer.model, vcr.VCRGraphormer)  # one of the members of the default
         if name == EVERY_TOKEN:
             for path in (trainer.model, trainer.model.own):
                 if path is not None:
@@ -65,6 +66,7 @@ def make_works(
     )
     inputs = vcr.make_inputs(graph, lists, bare, split.train, device)
     trainer = make_trainer(graph, split, replace(config, model=bare), inputs)
+    assert isinstance(trainer.model, vcr.VCRGraphormer)
     reference = DenseReference(trainer.model, inputs).train()
     optimizer = torch.optim.AdamW(trainer.model.parameters(), 1e-3)
 
@@ -78,7 +80,9 @@ def make_works(
 
 _BARE: dict[str, Any] = {
     **{"combine": "joint", "kind_embedding": False, "rank_embedding": False, "label_embedding": False},
-    **{"rich_tokens": 0, "label_hops": 0, "feature_dropout": 0.0, "token_dropout": 0.0, "neighbour_dropout": 0.0},
+    **{"rich_tokens": 0, "label_hops": 0, "rich_labels": False, "readout": "attention", "feature_dropout": 0.0},
+    **{"embedding_dropout": 0.0, "token_dropout": 0.0, "neighbour_dropout": 0.0, "own_dropout": 0.0},
+    **{"members": 1, "own_hops": False},
 }
 
 

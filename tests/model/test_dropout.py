@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from vcr_graphormer.model.dropout import Dropout, dropout
+from vcr_graphormer.model.dropout import Dropout, dropout, hide, random_bits
 
 
 def different(values: Tensor) -> list[float]:
@@ -105,3 +105,19 @@ def test_module_works_while_training_only() -> None:
     assert module.eval()(values) is values
     assert Dropout(0.0)(values) is values
     assert not list(module.parameters())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_hidden_entries_are_those_with_few_bits(dtype: torch.dtype, threads: int) -> None:
+    values = torch.randn(300, 700).to(dtype).t()  # not contiguous, and enough for several threads
+    bits, least, scale = random_bits(values.numel(), 0.3)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = hide(values, bits, least, scale)
+    finally:
+        torch.set_num_threads(before)
+    kept = (bits >= int(least)).view(values.shape)
+    assert torch.equal(found, values * kept.to(dtype).mul_(scale))
+    assert kept.float().mean().item() == pytest.approx(0.7, abs=0.01)

@@ -15,9 +15,9 @@ from vcr_graphormer import ConfigError, Graph, GraphError, StoreError, TokenStor
 from vcr_graphormer.base.machine import available_memory
 from vcr_graphormer.model.batches import Inputs
 from vcr_graphormer.model.config import ModelConfig
-from vcr_graphormer.model.inputs import make_inputs, residence
+from vcr_graphormer.model.inputs import make_inputs, residence, sparse_if_faster
 from vcr_graphormer.model.labels import label_hops, label_matrix
-from vcr_graphormer.model.matrices import Matrix, SparseRows
+from vcr_graphormer.model.matrices import Matrix, SparseRows, select
 from vcr_graphormer.training.devices import find_device
 
 CPU = torch.device("cpu")
@@ -91,7 +91,7 @@ def test_streamed_batches_are_the_same(case: tuple[Graph, TokenStore]) -> None:
 def test_batches_hold_the_features_of_the_ids(case: tuple[Graph, TokenStore]) -> None:
     graph, store = case
     batch = convert(graph, store).batch(torch.tensor([7, 31]))
-    rows: Matrix = batch.rows[0]
+    rows: Matrix = select(batch.rows[0], torch.arange(batch.rows[0].shape[0]))
     assert rows.shape[0] < NODES
     ids = np.column_stack([[7, 31], joined(store, "ids")[[7, 31]].clip(min=0)])
     np.testing.assert_array_equal(dense(rows)[batch.place.numpy()], dense(graph.features)[ids])
@@ -193,3 +193,14 @@ def test_processes_that_torchrun_started_share_the_memory(monkeypatch: pytest.Mo
     assert residence([matrix], device, torch.float32) == (True, True)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     assert residence([matrix], device, torch.float32) == (False, False)
+
+
+def test_dense_features_with_many_zeros_become_sparse_rows(case: tuple[Graph, TokenStore]) -> None:
+    graph, store = case
+    zeros = np.where(np.random.default_rng(0).random(graph.features.shape) < 0.7, 0, 1)  # type: ignore[union-attr]
+    inputs = convert(replace(graph, features=zeros.astype(np.float32)), store)
+    assert isinstance(inputs.features, SparseRows)
+    assert inputs.features.values.dtype == torch.float32
+    np.testing.assert_array_equal(dense(inputs.features), zeros)
+    assert sparse_if_faster(np.ones((3, 2))).shape == (3, 2)
+    assert not sp.issparse(sparse_if_faster(np.empty((0, 2))))

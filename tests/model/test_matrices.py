@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from vcr_graphormer.model.matrices import SparseRows, project, row_sums, select, slice_rows
+from vcr_graphormer.model.dropout import dropout
+from vcr_graphormer.model.matrices import Selection, SparseRows, choose, project, row_sums, select, slice_rows
 
 # Rows of 2, 0, 3 and 1 entries.
 EXAMPLE = torch.tensor([[0.0, 2.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0], [3.0, 4.0, 5.0, 0.0], [0.0, 0.0, 6.0, 0.0]])
@@ -83,6 +84,76 @@ def test_transposed(dense: Tensor, index: torch.dtype) -> None:
     order, starts, owners = rows.transposed
     turned = SparseRows(starts, owners, rows.values[order], dense.shape[0])
     assert torch.equal(to_dense(turned), dense.t())
+
+
+@settings(deadline=None)
+@given(matrices(), st.sampled_from([torch.int32, torch.int64]))
+def test_turn(dense: Tensor, index: torch.dtype) -> None:
+    rows = to_sparse(dense, index)
+    turned, (order, starts, owners) = rows.turn(2 * rows.values), rows.transposed
+    assert torch.equal(to_dense(turned), 2 * dense.t())
+    assert turned.shape == (dense.shape[1], dense.shape[0])
+    assert torch.equal(turned.indices, owners)
+    assert torch.equal(turned.indptr, starts)
+    assert torch.equal(turned.values, 2 * rows.values[order])
+
+
+@settings(deadline=None)
+@given(matrices(), st.sampled_from([torch.int32, torch.int64]), st.data())
+def test_dropped_entries_are_left_out_by_the_random_numbers_of_dropout(
+    dense: Tensor, index: torch.dtype, data: st.DataObject
+) -> None:
+    rows, count = to_sparse(dense, index), dense.shape[0]
+    places = torch.tensor(data.draw(st.lists(st.integers(0, count - 1), max_size=9)) if count else [], dtype=torch.long)
+    chosen, seed = rows.select(places), data.draw(st.integers(0, 99))
+    fraction = data.draw(st.sampled_from([0.1, 0.5, 0.9]))
+    for matrix, copied in ((rows, rows), (Selection(rows, places), chosen)):
+        torch.manual_seed(seed)
+        values = dropout(copied.values, fraction)
+        torch.manual_seed(seed)
+        dropped, kept = matrix.drop(fraction)
+        assert torch.equal(kept, values[values != 0])
+        assert torch.equal(to_dense(dropped), to_dense(SparseRows(copied.indptr, copied.indices, values, rows.width)))
+        assert dropped.indptr.dtype == dropped.indices.dtype == index
+
+
+def test_threads_change_no_bit() -> None:
+    generator = torch.Generator().manual_seed(0)
+    dense = torch.randn(900, 400, generator=generator) * (torch.rand(900, 400, generator=generator) < 0.8)
+    rows, weight, outer = to_sparse(dense), torch.randn(400, 3), torch.randn(1000, 3)
+    chosen = choose(rows, torch.randint(0, 900, (1000,), generator=generator))
+    assert isinstance(chosen, Selection)
+    assert chosen.shape == (1000, 400)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            torch.manual_seed(0)
+            leaf = weight.clone().requires_grad_()
+            product = project(chosen, leaf, dropout=0.3)
+            product.backward(outer)  # type: ignore[no-untyped-call]
+            assert leaf.grad is not None
+            copied = chosen.copied()
+            found.append((product.detach(), leaf.grad, copied.values, copied.turn(copied.values).values))
+    finally:
+        torch.set_num_threads(before)
+    for several in found[1:]:
+        assert all(torch.equal(one, other) for one, other in zip(found[0], several, strict=True))
+
+
+def test_chosen_rows_are_those_selected() -> None:
+    rows, nodes, weight = to_sparse(EXAMPLE), torch.tensor([2, 0, 2]), torch.randn(4, 3)
+    chosen = choose(rows, nodes)
+    assert isinstance(chosen, Selection)
+    torch.testing.assert_close(project(chosen, weight), EXAMPLE[nodes] @ weight)
+    assert torch.equal(row_sums(chosen), row_sums(rows.select(nodes)))
+    again, moved = select(chosen, torch.tensor([1, 2])), chosen.to(torch.device("cpu"))
+    assert isinstance(again, SparseRows)
+    assert torch.equal(to_dense(again), EXAMPLE[[0, 2]])
+    assert torch.equal(to_dense(moved), EXAMPLE[nodes])
+    assert torch.equal(choose(EXAMPLE, nodes), EXAMPLE[nodes])  # type: ignore[arg-type]
+    half = rows.to(torch.device("cpu"), torch.bfloat16)  # a type that compiled loops do not know
+    torch.testing.assert_close(project(Selection(half, nodes), weight), EXAMPLE[nodes] @ weight)
 
 
 @settings(deadline=None)

@@ -15,8 +15,9 @@ from tests.support.plain import model_config
 from vcr_graphormer import ConfigError, Graph, hop_features
 from vcr_graphormer.model.batches import Inputs
 from vcr_graphormer.model.config import READOUTS, VOTES, ModelConfig
+from vcr_graphormer.model.dropout import dropout
 from vcr_graphormer.model.matrices import Matrix, SparseRows
-from vcr_graphormer.model.transformer import EncoderLayer, VCRGraphormer
+from vcr_graphormer.model.transformer import EncoderLayer, VCRGraphormer, _Attend
 from vcr_graphormer.tokens.layout import Layout
 
 NODES, FEATURES, HOPS, STRUCTURE, CONTENT = 12, 5, 2, 3, 2
@@ -238,6 +239,62 @@ def test_neighbour_dropout_closes_the_gate_for_some_nodes_while_training() -> No
     seen = model.train()(batch)
     is_alone, is_whole = (torch.isclose(seen, logits, atol=1e-6).all(1) for logits in (alone, whole))
     assert (is_alone | is_whole).all() and is_alone.any() and is_whole.any()
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("numbers", [[0.1, 0.4, 0.9], [0.1], [0.4, 0.9]])
+@pytest.mark.parametrize("own_hops", [False, True])
+def test_lists_of_hidden_paths_are_not_read_and_change_nothing(
+    readout: str, layers: int, numbers: list[float], own_hops: bool
+) -> None:
+    hiding = replace(SMALL, neighbour_dropout=0.3, own_dropout=0.3, own_hops=own_hops)
+    everything: dict[str, Any] = {"kind_embedding": True, "rank_embedding": True, "label_hops": 1, "rich_tokens": 1}
+    config = replace(hiding, readout=readout, layers=layers, combine="gated", label_embedding=True, **everything)
+    model = make_model(config, labels=3).double().train()
+    labels, label_hops = torch.eye(NODES)[:, :3], torch.rand(NODES, 1, 3)
+    inputs = make_inputs(shared=(make_shared(),), rich_tokens=1, labels=labels, label_hops=label_hops)
+    draw = torch.tensor(numbers).repeat(NODES)[:NODES, None]
+    alone = draw[:, 0] < 0.3
+    batch = replace(inputs.batch(torch.arange(NODES), alone=alone), draw=draw)
+    whole = inputs.batch(torch.arange(NODES))
+    assert torch.equal(batch.place[~alone], whole.place[~alone])
+    assert (batch.place[alone] == whole.nodes[alone, None]).all()
+    expected = model._read(*model.tokens(whole), [], draw)[0]  # whose attention is asked for: every token is computed
+    found = model(batch)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    outer = torch.randn_like(found)
+    parameters = dict(model.named_parameters())
+    gradients = (
+        torch.autograd.grad(logits, list(parameters.values()), outer, materialize_grads=True)
+        for logits in (found, expected)
+    )
+    for name, ours, theirs in zip(parameters, *gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-11, msg=name)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("fraction", [0.0, 0.4])
+def test_the_attention_of_one_query_has_the_gradient_of_its_operations(masked: bool, fraction: float) -> None:
+    tokens, asked = (torch.randn(3, count, 6, dtype=torch.float64, requires_grad=True) for count in (5, 2))
+    mask = torch.rand(3, 5) < 0.6 if masked else None
+    if mask is not None:
+        mask[1] = False  # as explanations hide the whole list
+    results = []
+    for compiled in (True, False):
+        torch.manual_seed(0)
+        if compiled:
+            mixed, sums = _Attend.apply(tokens, asked, mask, fraction)  # type: ignore[no-untyped-call]
+        else:
+            scores = asked @ tokens.transpose(1, 2)
+            if mask is not None:
+                scores = scores.masked_fill(~mask[:, None], torch.finfo(scores.dtype).min)
+            weights = dropout(scores.softmax(-1), fraction)
+            mixed, sums = weights @ tokens, weights.sum(-1, keepdim=True)
+        loss = mixed.square().sum() + (3 * sums).square().sum()
+        results.append((mixed, sums, *torch.autograd.grad(loss, (tokens, asked))))
+    for ours, expected in zip(*results, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=0, atol=1e-12)
 
 
 def test_theorem_1_hop_tokens_with_identity_attention_are_a_polynomial_convolution() -> None:

@@ -1,5 +1,7 @@
 """Logits in batches: whatever the batch size, and wherever the inputs lie."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -46,6 +48,10 @@ def test_choices() -> None:
     assert choose_micro_batch(9, 2000, 37, model, cpu) == 9
     assert choose_micro_batch(0, 2000, 37, model, torch.device("cuda")) == 2000
     assert choose_micro_batch(0, 2000, 10**6, model, cpu) == 1
+    # One layer that encodes the target alone makes no keys and values: three times as many nodes.
+    target = replace(model, readout="target")
+    assert choose_micro_batch(0, 2000, 37, target, cpu) == (24 << 20) // (4 * 37 * 512) == 332
+    assert choose_micro_batch(0, 2000, 37, replace(target, layers=2), cpu) == 110
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: not enough memory: you tried")])

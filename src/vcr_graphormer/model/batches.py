@@ -17,7 +17,7 @@ from torch import Tensor
 from ..errors import ConfigError
 from ..tokens.layout import Layout
 from .labels import GRID, OFFSET
-from .matrices import Matrix, select, slice_rows
+from .matrices import Matrix, Rows, choose, select, slice_rows
 
 _AHEAD = 2  # batches that wait in the background while one is in use
 _MOST_READERS = 8  # threads that read batches; chosen by hand
@@ -53,6 +53,8 @@ class Batch:
     shared : [B, k, kinds - 1] or None
         Scores of the neighbours by later kinds than their own, 0 for those that a kind does not propose. The first kind
         is left out. None if lists are not distinct.
+    draw : [B, 1] or None
+        Random numbers by which training hides one of two paths. None: the model draws them.
     """
 
     nodes: Tensor
@@ -60,11 +62,12 @@ class Batch:
     scores: Tensor
     mask: Tensor | None
     hops: tuple[Matrix, ...]
-    rows: tuple[Matrix, ...] = ()
+    rows: tuple[Rows, ...] = ()
     label_hops: Tensor | None = None
     labels: Tensor | None = None
     labels_around: Tensor | None = None
     shared: Tensor | None = None
+    draw: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -79,6 +82,24 @@ class Batch:
         if (start, stop) == (0, len(self)):
             return replace(self, rows=())
         return replace(self, rows=())._map(partial(slice_rows, start=start, stop=stop))
+
+    def take(self, which: Tensor) -> Batch:
+        """Return the batch of the nodes at these places of the batch, without rows."""
+        return replace(self, rows=())._map(partial(select, rows=which))
+
+    def cut(self, length: int) -> Batch:
+        """Return the batch with the first `length` tokens of each list, none of which is a neighbour."""
+        return replace(
+            self,
+            place=self.place[:, :1],
+            scores=self.scores[:, :length],
+            mask=None if self.mask is None else self.mask[:, :length],
+            hops=self.hops[: length - 1],
+            label_hops=None if self.label_hops is None else self.label_hops[:, : length - 1],
+            labels=None,
+            labels_around=None,
+            shared=None,
+        )
 
     def to(self, device: torch.device) -> Batch:
         """Return the batch on another device."""
@@ -189,15 +210,19 @@ class Inputs:
         steps = torch.arange(self.num_hops, 0, -1, dtype=torch.float32)
         return torch.cat([torch.ones(1), steps / max(1.0, float(steps.sum()))]).to(self.home)
 
-    def batch(self, nodes: Tensor, with_rows: bool = True) -> Batch:
-        """Return the token lists of `nodes`, without rows if these are projected already."""
+    def batch(self, nodes: Tensor, with_rows: bool = True, alone: Tensor | None = None) -> Batch:
+        """Return the token lists of `nodes`, without rows if these are projected already.
+
+        `alone` [B] says of which nodes the neighbours are not read: then their rows are not needed.
+        """
         nodes = nodes.to(self.home)
         ids = torch.cat([piece[nodes] for piece in self.ids], 1)
         scores = torch.cat([piece[nodes].float() for piece in self.scores], 1)
         shared = self.shared_scores(nodes)
         neighbours = ids.clamp(min=0).long()
-        place = torch.cat([nodes[:, None], neighbours], 1)
-        rows: tuple[Matrix, ...] = ()
+        read = neighbours if alone is None else torch.where(alone[:, None], nodes[:, None], neighbours)
+        place = torch.cat([nodes[:, None], read], 1)
+        rows: tuple[Rows, ...] = ()
         if with_rows:
             place, rows = self._rows(place)
         mask = None
@@ -246,7 +271,7 @@ class Inputs:
         factor = _ROWS_PER_NAMED_ROW if self.device.type == "cuda" else 1
         return not self.streamed and self.num_nodes <= named * factor
 
-    def _rows(self, place: Tensor) -> tuple[Tensor, tuple[Matrix, ...]]:
+    def _rows(self, place: Tensor) -> tuple[Tensor, tuple[Rows, ...]]:
         """Return the rows a batch needs, and `place` as indices of these rows.
 
         On a CPU every row comes once. On a GPU it comes as often as it is named: so the shape depends on the batch size
@@ -258,7 +283,9 @@ class Inputs:
             needed, index = place.flatten(), torch.arange(place.numel(), device=place.device).view_as(place)
         else:
             needed, index = torch.unique(place, return_inverse=True)
-        return index, tuple(select(source, needed) for source in self.sources)
+        # Streamed rows are read in the background, so they are copied here; others when they are projected.
+        take = select if self.streamed else choose
+        return index, tuple(take(source, needed) for source in self.sources)
 
     def batches(self, nodes: Tensor, size: int, with_rows: bool = True) -> Iterator[Batch]:
         """Return batches of consecutive `nodes`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -11,6 +11,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from .dropout import dropout as apply_dropout
+from .dropout import random_bits
+from .kernels import copy_rows, copy_shown, count_columns, count_shown, in_threads, ranges, sort_columns
 
 _LEAST_SUM = 1e-12  # to divide by where a row is zero, and stays so
 
@@ -36,6 +38,8 @@ class SparseRows:
 
     def select(self, rows: Tensor) -> SparseRows:
         """Return the given rows, in that order."""
+        if self._compiled:
+            return self._select_compiled(rows)
         starts, ends = self.indptr[rows].long(), self.indptr[rows + 1].long()
         counts = ends - starts
         indptr = torch.zeros(len(rows) + 1, dtype=torch.int64, device=rows.device)
@@ -44,6 +48,45 @@ class SparseRows:
         entries = torch.repeat_interleave(starts - indptr[:-1], counts, output_size=total)
         entries += torch.arange(total, device=rows.device)
         return SparseRows(indptr.to(self.indices.dtype), self.indices[entries], self.values[entries], self.width)
+
+    @property
+    def _compiled(self) -> bool:
+        """Return whether compiled loops can read the entries: they lie in main memory, and NumPy knows their type."""
+        return self.values.device.type == "cpu" and self.values.dtype in (torch.float32, torch.float64)
+
+    def _parts(self, size: int, entries: int) -> list[tuple[int, int]]:
+        return ranges(size, entries, torch.get_num_threads())
+
+    def _select_compiled(self, rows: Tensor) -> SparseRows:
+        starts = self._starts_of(rows)
+        indices, values = (part.new_empty(int(starts[-1])) for part in (self.indices, self.values))
+        arrays = _arrays(self.indptr, self.indices, self.values, rows, starts, indices, values)
+        in_threads(lambda _, *part: copy_rows(*arrays, *part), self._parts(len(rows), len(values)))
+        return SparseRows(starts, indices, values, self.width)
+
+    def _starts_of(self, rows: Tensor) -> Tensor:
+        """Return where each of the given rows would start in a copy, and the last one end."""
+        return _starts(self.indptr[rows + 1] - self.indptr[rows], self.indptr.dtype)
+
+    def drop(self, fraction: float, rows: Tensor | None = None) -> tuple[SparseRows, Tensor]:
+        """Return the rows, or the given ones, and values of their entries, of which a random fraction is hidden.
+
+        Random numbers are those of `dropout`. On a CPU hidden entries are left out: a product has less to add.
+        """
+        if not (fraction and self._compiled):
+            chosen = self if rows is None else self.select(rows)
+            return chosen, apply_dropout(chosen.values, fraction)
+        rows, starts = (torch.arange(self.shape[0]), self.indptr) if rows is None else (rows, self._starts_of(rows))
+        bits, least, scale = random_bits(int(starts[-1]), fraction)
+        counts, parts = starts.new_empty(len(rows)), self._parts(len(rows), len(bits))
+        counting = [*_arrays(starts, bits), least, *_arrays(counts)]
+        in_threads(lambda _, *part: count_shown(*counting, *part), parts)
+        targets = _starts(counts, self.indptr.dtype)
+        indices, values = (part.new_empty(int(targets[-1])) for part in (self.indices, self.values))
+        given = _arrays(self.indptr, self.indices, self.values, rows, starts, bits)
+        copying = [*given, least, given[2].dtype.type(scale), *_arrays(targets, indices, values)]
+        in_threads(lambda _, *part: copy_shown(*copying, *part), parts)
+        return SparseRows(targets, indices, values, self.width), values
 
     def slice(self, start: int, stop: int) -> SparseRows:
         """Return the rows start … stop - 1, without copying them."""
@@ -81,48 +124,111 @@ class SparseRows:
         owners = torch.repeat_interleave(rows, self.indptr.diff().long(), output_size=len(order))
         return order, starts, owners[order]
 
+    def turn(self, values: Tensor) -> SparseRows:
+        """Return the transposed rows, with these values for the entries instead of their own."""
+        if not self._compiled:
+            order, starts, owners = self.transposed
+            return SparseRows(starts, owners, values[order], self.shape[0])
+        # Count the entries of each column, then put every entry into its place, row by row: no sorting.
+        parts = self._parts(self.shape[0], len(values))
+        indptr, indices, given = _arrays(self.indptr, self.indices, values)
+        counts = torch.zeros(len(parts), self.width, dtype=torch.int64)
+        counted = counts.numpy()
+        in_threads(
+            lambda number, first, last: count_columns(indices, counted[number], indptr[first], indptr[last]), parts
+        )
+        starts = _starts(counts.sum(0), self.indptr.dtype)
+        # Entries of earlier rows come first, so that the order does not depend on the number of threads.
+        places = (starts[:-1] + counts.cumsum(0) - counts).numpy()
+        owners, turned = torch.empty_like(self.indices), torch.empty_like(values)
+        made = _arrays(owners, turned)
+        in_threads(lambda number, *part: sort_columns(indptr, indices, given, places[number], *made, *part), parts)
+        return SparseRows(starts, owners, turned, self.shape[0])
+
+
+def _arrays(*tensors: Tensor) -> list[Any]:
+    return [tensor.numpy() for tensor in tensors]
+
+
+def _starts(counts: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return where each row starts and the last one ends, by the number of entries of each row."""
+    starts = torch.zeros(len(counts) + 1, dtype=dtype)
+    torch.cumsum(counts, 0, out=starts[1:])
+    return starts
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Some rows of a sparse matrix. A product copies them, without the entries that dropout hides."""
+
+    source: SparseRows
+    rows: Tensor
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return the number of rows and of columns."""
+        return len(self.rows), self.source.width
+
+    def copied(self) -> SparseRows:
+        """Return the rows."""
+        return self.source.select(self.rows)
+
+    def drop(self, fraction: float) -> tuple[SparseRows, Tensor]:
+        """Return the rows, and values for their entries with dropout."""
+        return self.source.drop(fraction, self.rows)
+
+    def to(self, device: torch.device) -> SparseRows:
+        """Return a copy on another device."""
+        return self.copied().to(device)
+
 
 Matrix: TypeAlias = Tensor | SparseRows
+Rows: TypeAlias = Matrix | Selection
+
+
+def _copied(rows: Rows) -> Matrix:
+    return rows.copied() if isinstance(rows, Selection) else rows
 
 
 class _SparseProduct(torch.autograd.Function):
     """Rows times weight, by sums over the weight's rows. The gradient is the same sum over the transposed rows.
 
-    On CS both take 35 ms. `embedding_bag`'s own gradient takes 110 ms, a dense product with its gradient 1,330 ms
-    (docs/log.md).
+    Without dropout both take 35 ms on CS. `embedding_bag`'s own gradient takes 110 ms, a dense product with its
+    gradient 1,330 ms (docs/log.md).
     """
 
     @staticmethod
     def forward(context: Any, weight: Tensor, rows: SparseRows, values: Tensor) -> Tensor:
         context.rows, context.values = rows, values
-        return _sum_rows(weight, rows.indices, starts=rows.indptr, values=values)
+        return _sum_rows(weight, replace(rows, values=values))
 
     @staticmethod
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        order, starts, owners = context.rows.transposed
-        product = _sum_rows(gradients[0].contiguous(), owners, starts=starts, values=context.values[order])
-        return product, None, None
+        return _sum_rows(gradients[0].contiguous(), context.rows.turn(context.values)), None, None
 
 
-def _sum_rows(table: Tensor, indices: Tensor, *, starts: Tensor, values: Tensor) -> Tensor:
+def _sum_rows(table: Tensor, rows: SparseRows) -> Tensor:
+    """Return the product of the rows with a table that has a row for each of their columns."""
+    weights = rows.values.to(table.dtype)
     return F.embedding_bag(
-        indices, table, starts, mode="sum", per_sample_weights=values.to(table.dtype), include_last_offset=True
+        rows.indices, table, rows.indptr, mode="sum", per_sample_weights=weights, include_last_offset=True
     )
 
 
-def project(matrix: Matrix, weight: Tensor, dropout: float = 0.0) -> Tensor:
+def project(matrix: Rows, weight: Tensor, dropout: float = 0.0) -> Tensor:
     """Return the product of rows and weight, with `dropout` of that fraction of the input's entries."""
-    if isinstance(matrix, SparseRows):
-        values = apply_dropout(matrix.values, dropout)
-        product: Tensor = _SparseProduct.apply(weight, matrix, values)  # type: ignore[no-untyped-call]
+    if not isinstance(matrix, Tensor):
+        rows, values = matrix.drop(dropout)
+        product: Tensor = _SparseProduct.apply(weight, rows, values)  # type: ignore[no-untyped-call]
         return product
     if matrix.shape[1] > len(weight):  # `to_matrix` has padded it
         weight = F.pad(weight, (0, 0, 0, matrix.shape[1] - len(weight)))
     return apply_dropout(matrix, dropout).to(weight.dtype) @ weight
 
 
-def row_sums(matrix: Matrix) -> Tensor:
+def row_sums(matrix: Rows) -> Tensor:
     """Return the sum of the absolute values of each row [rows, 1] in float32, at least a little more than 0."""
+    matrix = _copied(matrix)
     if isinstance(matrix, SparseRows):
         sums = torch.segment_reduce(matrix.values.float().abs(), "sum", offsets=matrix.indptr.long(), initial=0.0)
     else:
@@ -130,9 +236,18 @@ def row_sums(matrix: Matrix) -> Tensor:
     return sums.clamp(min=_LEAST_SUM)[:, None]
 
 
-def select(matrix: Matrix, rows: Tensor) -> Matrix:
+def select(matrix: Rows, rows: Tensor) -> Matrix:
     """Return the given rows of a dense or sparse matrix."""
+    if isinstance(matrix, Selection):
+        return matrix.source.select(matrix.rows[rows])
     return matrix.select(rows) if isinstance(matrix, SparseRows) else torch.index_select(matrix, 0, rows)
+
+
+def choose(matrix: Matrix, rows: Tensor) -> Rows:
+    """Return the given rows of a dense or sparse matrix; on a CPU sparse ones are copied when a product needs them."""
+    if isinstance(matrix, SparseRows) and matrix.values.device.type == "cpu":
+        return Selection(matrix, rows)
+    return select(matrix, rows)
 
 
 def slice_rows(matrix: Matrix, start: int, stop: int) -> Matrix:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..tokens.layout import Layout
 from .batches import Batch
 from .config import ModelConfig
-from .matrices import Matrix
+from .matrices import Rows
 from .transformer import Attended, VCRGraphormer
 
 
@@ -57,7 +57,7 @@ class Members(nn.Module):
         pairs = zip(self.all, self._parts(projected), strict=True)
         return torch.cat([member.represent(batch, rows) for member, rows in pairs], 1)
 
-    def project_rows(self, rows: tuple[Matrix, ...]) -> Tensor:
+    def project_rows(self, rows: tuple[Rows, ...]) -> Tensor:
         """Return the projections of every row side by side."""
         return torch.cat([member.project_rows(rows) for member in self.all], 1)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -14,8 +14,8 @@ from ..errors import ConfigError
 from ..tokens.layout import Layout
 from .batches import Batch
 from .config import VOTES, ModelConfig
-from .dropout import Dropout, dropout
-from .matrices import Matrix, project, row_sums
+from .dropout import Dropout, dropout, hide, random_bits
+from .matrices import Rows, project, row_sums
 from .readouts import READOUTS, SCORED, target
 
 _GATE_START = 0.55  # half open, for tanh(0.55) = 0.5: from 0 a gate hardly opens in few steps (docs/log.md)
@@ -29,6 +29,63 @@ class Attended(NamedTuple):
     logits: Tensor
     attention: Tensor
     readout: Tensor
+
+
+class _TakeFirst(torch.autograd.Function):
+    """Return the tokens [B, S, h] and a copy of the first of them [B, count, h], whose gradient is added in place.
+
+    The gradient of a slice would be a tensor as large as the tokens, filled with zeros, and a sum with it. The gradient
+    of the tokens must belong to nobody else: it comes from a norm that alone reads them.
+    """
+
+    @staticmethod
+    def forward(context: Any, tokens: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        context.count = count
+        return tokens.view_as(tokens), tokens[:, :count].clone()
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        of_tokens, of_first = gradients
+        of_tokens[:, : context.count] += of_first
+        return of_tokens, None
+
+
+class _Attend(torch.autograd.Function):
+    """Attention of one query per head [B, H, h] to tokens [B, S, h]: mixed tokens [B, H, h], sums of weights [B, H, 1].
+
+    The same as the operations one by one, but the gradient of the tokens is one product instead of a sum of two.
+    """
+
+    @staticmethod
+    def forward(
+        context: Any, tokens: Tensor, asked: Tensor, mask: Tensor | None, fraction: float
+    ) -> tuple[Tensor, Tensor]:
+        weights = _mask_scores(asked @ tokens.transpose(1, 2), mask).softmax(-1)  # (batch, heads, tokens)
+        bits = random_bits(weights.numel(), fraction) if fraction else None
+        kept = weights if bits is None else hide(weights, *bits)
+        context.save_for_backward(tokens, asked, weights, kept)
+        context.mask, context.bits = mask, bits
+        return kept @ tokens, kept.sum(-1, keepdim=True)
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        tokens, asked, weights, kept = context.saved_tensors
+        of_mixed, of_sums = gradients
+        of_weights = torch.baddbmm(of_sums, of_mixed, tokens.transpose(1, 2))
+        if context.bits is not None:
+            of_weights = hide(of_weights, *context.bits)
+        of_scores = weights * (of_weights - (weights * of_weights).sum(-1, keepdim=True))
+        if context.mask is not None:
+            of_scores = of_scores.masked_fill_(~context.mask[:, None], 0)
+        of_tokens = torch.cat([of_scores, kept], 1).transpose(1, 2) @ torch.cat([asked, of_mixed], 1)
+        return of_tokens, of_scores @ tokens, None, None
+
+
+def _mask_scores(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Return scores [B, H, S] that are least for hidden tokens, which then have the weight 0."""
+    if mask is None:  # not by -inf: where explanations hide the whole list, all weights would be NaN
+        return scores
+    return scores.masked_fill(~mask[:, None], torch.finfo(scores.dtype).min)
 
 
 class EncoderLayer(nn.Module):
@@ -52,15 +109,8 @@ class EncoderLayer(nn.Module):
         tokens: Tensor,
         mask: Tensor | None,
         attention: list[Tensor] | None = None,
-        *,
-        target_only: bool = False,
     ) -> Tensor:
-        """Return the encoded tokens [B, S, h]; append the attention weights to `attention` if it is given.
-
-        With `target_only` return the encoded target alone [B, 1, h], and append nothing.
-        """
-        if target_only:
-            return self._encode_target(tokens, mask)[:, None]
+        """Return the encoded tokens [B, S, h]; append the attention weights to `attention` if it is given."""
         size, length, width = tokens.shape
         joined = self.query_key_value(self.first_norm(tokens))  # (batch, tokens, 3 * hidden)
         query, key, value = joined.view(size, length, 3, self.heads, width // self.heads).transpose(1, 3).unbind(2)
@@ -69,29 +119,33 @@ class EncoderLayer(nn.Module):
         added: Tensor = tokens + self.dropout(self.feedforward(self.second_norm(tokens)))
         return added
 
-    def _encode_target(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
+    def encode_target(self, tokens: Tensor, mask: Tensor | None, own: Tensor) -> Tensor:
         """Return the encoded target [B, h], which is `forward(tokens, mask)[:, 0]` for a fraction of the work.
 
         One query needs no keys and values: the score qᵢ · (K xⱼ) is (Kᵀ qᵢ) · xⱼ, and Σ aⱼ (V xⱼ) is V (Σ aⱼ xⱼ). The
-        bias of the keys adds the same to every score, so that it cancels.
+        bias of the keys adds the same to every score, so that it cancels. `own` is the target `tokens[:, 0]`.
         """
-        normed, own = self.first_norm(tokens), tokens[:, 0]
         width = tokens.shape[2]
         parts = (3, self.heads, width // self.heads)
         query_weight, key_weight, value_weight = self.query_key_value.weight.view(*parts, width).unbind()
         query_bias, _, value_bias = self.query_key_value.bias.view(parts).unbind()
-        query = torch.einsum("bw,hew->bhe", normed[:, 0], query_weight) + query_bias
+        query = torch.einsum("bw,hew->bhe", self.first_norm(own), query_weight) + query_bias
         asked = torch.einsum("bhe,hew->bhw", query / math.sqrt(parts[2]), key_weight)
-        scores = asked @ normed.transpose(1, 2)  # (batch, heads, tokens)
-        if mask is not None:  # not by -inf: where explanations hide the whole list, all weights would be NaN
-            scores = scores.masked_fill(~mask[:, None], torch.finfo(scores.dtype).min)
-        weights = dropout(scores.softmax(-1), self.attention_dropout if self.training else 0.0)
-        values = (
-            torch.einsum("bhw,hew->bhe", weights @ normed, value_weight) + weights.sum(-1, keepdim=True) * value_bias
-        )
+        mixed, sums = self._attend_once(self.first_norm(tokens), asked, mask)
+        values = torch.einsum("bhw,hew->bhe", mixed, value_weight) + sums * value_bias
         own = own + self.dropout(self.mix(values.flatten(1)))
         added: Tensor = own + self.dropout(self.feedforward(self.second_norm(own)))
         return added
+
+    def _attend_once(self, tokens: Tensor, asked: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the tokens mixed by the attention weights of one query per head, and the sums of these weights."""
+        fraction = self.attention_dropout if self.training else 0.0
+        if tokens.requires_grad and tokens.device.type == "cpu":
+            mixed, sums = _Attend.apply(tokens, asked, mask, fraction)  # type: ignore[no-untyped-call]
+            return mixed, sums
+        scores = _mask_scores(asked @ tokens.transpose(1, 2), mask)  # (batch, heads, tokens)
+        weights = dropout(scores.softmax(-1), fraction)
+        return weights @ tokens, weights.sum(-1, keepdim=True)
 
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, attention: list[Tensor] | None
@@ -130,17 +184,25 @@ class ListReader(nn.Module):
         return self
 
     def encode(
-        self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None = None
+        self,
+        tokens: Tensor,
+        mask: Tensor | None,
+        attention: list[Tensor] | None = None,
+        *,
+        own: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return the nodes' vectors [B, h] and the readout weights [B, S] of projected token lists [B, S, h].
 
         If the readout is the target, the last layer computes nothing else, unless its attention weights are asked for.
+        `own` is the target `tokens[:, 0]`, if it was taken before.
         """
         if attention is None and self.make_weights is target:
-            weights = target(tokens, tokens[..., 0], None)
-            for number, layer in enumerate(self.layers, 1):
-                tokens = layer(tokens, mask, target_only=number == len(self.layers))
-            vectors = self.norm(tokens[:, 0])
+            weights = target(tokens, tokens.detach()[..., 0], None)
+            layers: list[Any] = list(self.layers)
+            for layer in layers[:-1]:
+                tokens, own = layer(tokens, mask), None
+            own = tokens[:, 0] if own is None else own
+            vectors = self.norm(layers[-1].encode_target(tokens, mask, own) if layers else own)
             return vectors if mask is None else vectors.masked_fill(~mask[:, :1], 0), weights
         for layer in self.layers:
             tokens = layer(tokens, mask, attention)
@@ -223,7 +285,31 @@ class VCRGraphormer(ListReader):
 
     def forward(self, batch: Batch, projected: Tensor | None = None) -> Tensor:
         """Return logits [B, c]. A batch without rows needs `projected`, the rows of all nodes by `project_rows`."""
+        # On a GPU sizes must not depend on random numbers, or a step could not be recorded.
+        if self.own is not None and self._hides_paths and batch.place.device.type == "cpu":
+            return self._forward_seen(batch, self.project_rows(batch.rows) if projected is None else projected)
         return self.read(*self.tokens(batch, projected))[0]
+
+    def _forward_seen(self, batch: Batch, projected: Tensor) -> Tensor:
+        """Return logits [B, c] while training; nodes that are predicted without the second path get no list."""
+        draw = torch.rand(len(batch), 1) if batch.draw is None else batch.draw
+        hidden = draw[:, 0] < self.config.neighbour_dropout
+        both, alone = (which.nonzero()[:, 0] for which in (~hidden, hidden))
+        logits = self._read(*self.tokens(batch.take(both), projected), None, draw[both])[0]
+        tokens, mask = self._tokens(batch.take(alone).cut(self._own_tokens), projected)
+        assert self.own is not None
+        own_logits = self.own.head(self.own.encode(tokens, mask)[0])
+        return torch.cat([logits, own_logits]).index_select(0, torch.cat([both, alone]).argsort())
+
+    @property
+    def _takes_target(self) -> bool:
+        """Return whether the target is read by itself, and the tokens by nothing but the norm of the only layer."""
+        return self.make_weights is target and len(self.layers) == 1
+
+    @property
+    def _own_tokens(self) -> int:
+        """Return how many tokens the first path reads: the node and its hops, or the node alone."""
+        return 1 if self.own is None or self.own.make_weights is target else self.layout.first_neighbour
 
     @property
     def vector_width(self) -> int:
@@ -249,18 +335,28 @@ class VCRGraphormer(ListReader):
 
         Append the attention weights of the layers that read whole lists to `attention` if it is given.
         """
+        return self._read(tokens, mask, attention, draw=None)
+
+    def _read(
+        self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None, draw: Tensor | None
+    ) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
+        """Return the same as `read`. `draw` are the random numbers [B, 1] that hide paths while training; None: new."""
+        first: Tensor | None = None
+        if attention is None and self._takes_target and tokens.requires_grad and tokens.device.type == "cpu":
+            tokens, first = _TakeFirst.apply(tokens, self._own_tokens)  # type: ignore[no-untyped-call]
         if self.config.readout == VOTES:
             logits, vectors, weights = self._count_votes(tokens, mask, attention)
         else:
-            vectors, weights = self.encode(tokens, mask, attention)
+            vectors, weights = self.encode(tokens, mask, attention, own=None if first is None else first[:, 0])
             logits = self.head(vectors)
         if self.own is None:
             return logits, (vectors,), weights
-        own = slice(self.layout.first_neighbour)
-        own_vectors, _ = self.own.encode(tokens[:, own], None if mask is None else mask[:, own])
+        own = slice(self._own_tokens)
+        own_tokens = tokens[:, own] if first is None else first
+        own_vectors, _ = self.own.encode(own_tokens, None if mask is None else mask[:, own])
         gate = self.gate.tanh()
-        first, second = self._hide_paths(self.own.head(own_vectors), gate * logits)
-        return first + second, (own_vectors, gate * vectors), weights
+        own_logits, logits = self._hide_paths(self.own.head(own_vectors), gate * logits, draw)
+        return own_logits + logits, (own_vectors, gate * vectors), weights
 
     def _count_votes(
         self, tokens: Tensor, mask: Tensor | None, attention: list[Tensor] | None
@@ -281,15 +377,19 @@ class VCRGraphormer(ListReader):
         logits, vectors = ((weights[:, None] @ rows)[:, 0] for rows in (self.head(neighbours), neighbours))
         return logits, vectors, F.pad(weights, (first, 0))
 
-    def _hide_paths(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    @property
+    def _hides_paths(self) -> bool:
+        return self.training and self.config.neighbour_dropout + self.config.own_dropout > 0
+
+    def _hide_paths(self, first: Tensor, second: Tensor, draw: Tensor | None) -> tuple[Tensor, Tensor]:
         """While training, set the first path's logits to zero for some nodes, and the second path's for others."""
-        without_second, without_first = self.config.neighbour_dropout, self.config.own_dropout
-        if self.training and without_second + without_first:
-            draw = torch.rand(len(first), 1, device=first.device)
+        if self._hides_paths:
+            draw = torch.rand(len(first), 1, device=first.device) if draw is None else draw
+            without_second, without_first = self.config.neighbour_dropout, self.config.own_dropout
             first, second = first * (draw < 1 - without_first), second * (draw >= without_second)
         return first, second
 
-    def project_rows(self, rows: tuple[Matrix, ...]) -> Tensor:
+    def project_rows(self, rows: tuple[Rows, ...]) -> Tensor:
         """Return the projection of every row, X W₀ + (PX) W₁ + … + b."""
         weights = list(self.feature_weights)
         total = self._project(rows[0], weights[0])
@@ -297,41 +397,57 @@ class VCRGraphormer(ListReader):
             total = total + self._project(matrix, weight)
         return total + self.bias
 
-    def _project(self, matrix: Matrix, weight: Tensor) -> Tensor:
+    def _project(self, matrix: Rows, weight: Tensor) -> Tensor:
         """Return the product of rows, maybe normalized, and weight, with dropout of input features."""
         product = project(matrix, weight, self.config.feature_dropout if self.training else 0.0)
         return product / row_sums(matrix).to(product.dtype) if self.config.normalize_rows else product
 
     def tokens(self, batch: Batch, projected: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Return the projected token lists [B, S, h] and the mask, with dropout of entries and of tokens."""
-        if projected is None:
-            projected = self.project_rows(batch.rows)
-        tokens = self._gather(batch, projected)  # (batch, tokens, hidden)
-        tokens = torch.addcmul(tokens, batch.scores.to(tokens.dtype)[..., None], self.score_weight)
-        if tokens.shape[1] != self.layout.num_tokens:
+        tokens = batch.scores.shape[1]
+        if tokens != self.layout.num_tokens:
             raise ConfigError(
-                f"the lists have {tokens.shape[1]} tokens, the model was made for {self.layout.num_tokens}: "
+                f"the lists have {tokens} tokens, the model was made for {self.layout.num_tokens}: "
                 f"give it the layout of the lists"
             )
-        if self.kinds is not None:
-            tokens = tokens + F.embedding(self.kind_of_place, self.kinds)
-            if batch.shared is not None:  # a token gets the embeddings of all kinds that propose it
-                later = (batch.shared != 0).to(tokens.dtype) @ self.kinds[self.layout.first_neighbour + 1 :]
-                tokens = tokens + F.pad(later, (0, 0, self.layout.first_neighbour, 0))
-        if self.ranks is not None:
-            tokens = tokens + F.pad(self.ranks, (0, 0, self.layout.first_neighbour, 0))
-        if self.label_hop_weight is not None and batch.label_hops is not None:
-            around = batch.label_hops.to(tokens.dtype) @ self.label_hop_weight
-            tokens = tokens + F.pad(around, (0, 0, 1, tokens.shape[1] - 1 - around.shape[1]))
-        for weight, labels in (
-            (self.label_weight, batch.labels),
-            (self.rich_label_weight, batch.labels_around),
-        ):
-            if weight is not None and labels is not None:
-                carried = labels.to(tokens.dtype) @ weight
-                tokens = tokens + F.pad(carried, (0, 0, self.layout.first_neighbour, 0))
+        return self._tokens(batch, self.project_rows(batch.rows) if projected is None else projected)
+
+    def _tokens(self, batch: Batch, projected: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the same as `tokens` for lists that may be cut off."""
+        tokens = self._add_inputs(self._gather(batch, projected), batch)  # (batch, tokens, hidden)
+        of_places = self._of_places()
+        tokens = tokens if of_places is None else tokens + of_places[: tokens.shape[1]]
         tokens = dropout(tokens, self.config.embedding_dropout if self.training else 0.0)
         return tokens, self._hide_some(batch, tokens)
+
+    def _add_inputs(self, tokens: Tensor, batch: Batch) -> Tensor:
+        """Return the tokens plus what each carries besides features: its score, other kinds and labels.
+
+        All of it is one product, [score ‖ kinds ‖ labels ‖ labels around] times one weight: a sum over all tokens for
+        each would cost more than the products do.
+        """
+        scores, first = batch.scores.to(tokens.dtype)[..., None], self.layout.first_neighbour
+        parts: list[Tensor] = []
+        weights: list[Tensor] = []
+        if self.kinds is not None and batch.shared is not None:  # a token gets the embeddings of all its kinds
+            parts, weights = [batch.shared != 0], [self.kinds[first + 1 :]]
+        for of_labels, labels in ((self.label_weight, batch.labels), (self.rich_label_weight, batch.labels_around)):
+            if of_labels is not None and labels is not None:
+                parts, weights = [*parts, labels], [*weights, of_labels]
+        if not parts:
+            return torch.addcmul(tokens, scores, self.score_weight)
+        carried = torch.cat([part.to(tokens.dtype) for part in parts], 2)  # (batch, neighbours, columns)
+        carried = torch.cat([scores, F.pad(carried, (0, 0, first, 0))], 2)
+        weight = torch.cat([self.score_weight[None], *weights])
+        return torch.addmm(tokens.flatten(0, 1), carried.flatten(0, 1), weight).view_as(tokens)
+
+    def _of_places(self) -> Tensor | None:
+        """Return what is learned for each place of a list [S, h]: the embedding of its kind and of its rank."""
+        places = None if self.kinds is None else F.embedding(self.kind_of_place, self.kinds)
+        if self.ranks is None:
+            return places
+        ranks = F.pad(self.ranks, (0, 0, self.layout.first_neighbour, 0))
+        return ranks if places is None else places + ranks
 
     def _gather(self, batch: Batch, projected: Tensor) -> Tensor:
         """Return every token's projected row, by one look-up in the table of rows and hop rows.
@@ -340,6 +456,9 @@ class VCRGraphormer(ListReader):
         one look-up is faster than joining pieces (docs/log.md).
         """
         hops = [self._project(hop, self.feature_weights[0]) + self.bias for hop in batch.hops]
+        if self.label_hop_weight is not None and batch.label_hops is not None:
+            around = (batch.label_hops.to(projected.dtype) @ self.label_hop_weight).unbind(1)  # (batch, hidden) each
+            hops = [hop + labels for hop, labels in zip(hops, around, strict=False)] + hops[len(around) :]
         # By `shape`, not `len`: an export keeps the size of the batch open, which `len` would fix.
         size, device = batch.place.shape[0], batch.place.device
         starts = torch.arange(len(hops), device=device) * size + projected.shape[0]

@@ -220,7 +220,7 @@ def _adapt_model(config: Config, graph: Graph, train: NDArray[np.int64]) -> tupl
         notes.append(f"{chosen['members']} models that predict together: {len(train):,} training nodes are few")
     if "own_hops" in names and chosen["own_hops"]:
         notes.append(
-            f"hops are read directly: linked nodes have the same class more often than by chance ({agreement:.2f})"
+            f"hops are read directly: linked nodes tend to have the same class (Cohen's kappa {agreement:.2f})"
         )
     if "feature_dropout" in names and few_columns:
         notes.append(f"no dropout of features: {graph.num_features} columns are few, and each may matter")

@@ -98,5 +98,7 @@ def choose_micro_batch(wanted: int, batch_size: int, num_tokens: int, model: Mod
         return min(wanted, batch_size)
     if device.type != "cpu":
         return batch_size
-    bytes_per_node = _FLOAT_BYTES * num_tokens * model.hidden_channels * _QKV
+    # If the only layer encodes the target alone, keys and values of the other tokens are not made.
+    widest = 1 if model.readout == "target" and model.layers <= 1 else _QKV
+    bytes_per_node = _FLOAT_BYTES * num_tokens * model.hidden_channels * widest
     return max(1, min(batch_size, _WIDEST_BYTES // bytes_per_node))

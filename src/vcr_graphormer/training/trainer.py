@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -318,9 +318,17 @@ class Trainer:
             self.captured = self.captured or CapturedStep(self, nodes, labels)
             loss = self.captured(nodes, labels)
         else:
-            loss = self.take_step(self.inputs.batch(nodes) if batch is None else batch, labels, total)
+            loss = self.take_step(self._make_batch(nodes) if batch is None else batch, labels, total)
         self._update_average()
         return loss
+
+    def _make_batch(self, nodes: Tensor) -> Batch:
+        """Return the batch of a step. On a CPU, nodes that are trained without the second path need no neighbours."""
+        hidden = self.model.config.neighbour_dropout
+        if not hidden or self.inputs.device.type != "cpu":
+            return self.inputs.batch(nodes)
+        draw = torch.rand(len(nodes), 1)
+        return replace(self.inputs.batch(nodes, alone=draw[:, 0] < hidden), draw=draw)
 
     def _set_rate(self, rate: float) -> None:
         for group in self.optimizer.param_groups:

@@ -1,0 +1,117 @@
+"""Compiled loops over entries of sparse rows and of dropout (numba). They release the GIL: threads share the work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from threading import Thread
+from typing import Any
+
+import numba as nb
+
+_LEAST_ENTRIES = 1 << 16  # that are worth a thread of their own: starting one takes as long as copying so many
+
+
+@nb.njit(nogil=True, cache=True)
+def copy_rows(  # noqa: PLR0913 - numba compiles plain arguments best
+    indptr: Any, indices: Any, values: Any, rows: Any, starts: Any, columns: Any, copies: Any, first: int, last: int
+) -> None:
+    """Copy the entries of `rows[i]` to the places from `starts[i]` on, for i from `first` to `last - 1`."""
+    for i in range(first, last):
+        source, end = indptr[rows[i]], indptr[rows[i] + 1]
+        columns[starts[i] : starts[i + 1]] = indices[source:end]
+        copies[starts[i] : starts[i + 1]] = values[source:end]
+
+
+@nb.njit(nogil=True, cache=True)
+def count_shown(starts: Any, bits: Any, least: Any, counts: Any, first: int, last: int) -> None:
+    """Write to counts[i] how many of the bits `starts[i]` … `starts[i + 1] - 1` are at least `least`."""
+    for i in range(first, last):
+        drawn, shown = bits[starts[i] : starts[i + 1]], 0
+        for e in range(len(drawn)):
+            shown += drawn[e] >= least
+        counts[i] = shown
+
+
+@nb.njit(nogil=True, cache=True)
+def copy_shown(  # noqa: PLR0913
+    indptr: Any,
+    indices: Any,
+    values: Any,
+    rows: Any,
+    starts: Any,
+    bits: Any,
+    least: Any,
+    scale: Any,
+    targets: Any,
+    columns: Any,
+    copies: Any,
+    first: int,
+    last: int,
+) -> None:
+    """Copy the shown entries of `rows[i]` times `scale` to the places from `targets[i]` on.
+
+    The bits of its entries begin at `starts[i]`; an entry is shown if they are at least `least`.
+    """
+    for i in range(first, last):
+        source, target, end = indptr[rows[i]], targets[i], targets[i + 1]
+        for e in range(starts[i], starts[i + 1]):
+            if target == end:
+                break
+            # Written always and kept if shown: a jump that depends on random bits would cost more.
+            columns[target] = indices[source]
+            copies[target] = values[source] * scale
+            target += bits[e] >= least
+            source += 1
+
+
+@nb.njit(nogil=True, cache=True)
+def scale_shown(values: Any, bits: Any, least: Any, scale: Any, out: Any, first: int, last: int) -> None:
+    """Write value times `scale` to `out` where bits are at least `least`, and value times 0 elsewhere."""
+    # Slices begin at 0, so that numba leaves out its test for negative numbers, and the loop computes many at once.
+    given, drawn, made = values[first:last], bits[first:last], out[first:last]
+    for e in range(len(made)):
+        made[e] = given[e] * (scale if drawn[e] >= least else scale * 0)
+
+
+@nb.njit(nogil=True, cache=True)
+def count_columns(indices: Any, counts: Any, first: int, last: int) -> None:
+    """Add to counts[c] how many of the entries first … last - 1 lie in column c."""
+    for e in range(first, last):
+        counts[indices[e]] += 1
+
+
+@nb.njit(nogil=True, cache=True)
+def sort_columns(
+    indptr: Any, indices: Any, values: Any, places: Any, owners: Any, copies: Any, first: int, last: int
+) -> None:
+    """Write row and value of each entry of the rows first … last - 1 to the next place of its column, and count it."""
+    for i in range(first, last):
+        for e in range(indptr[i], indptr[i + 1]):
+            place = places[indices[e]]
+            places[indices[e]] = place + 1
+            owners[place] = i
+            copies[place] = values[e]
+
+
+def ranges(size: int, entries: int, threads: int) -> list[tuple[int, int]]:
+    """Return ranges that cover 0 … size - 1: one per thread, of those that so many entries are worth.
+
+    >>> ranges(10, 1 << 20, 2)
+    [(0, 5), (5, 10)]
+    >>> ranges(10, 100, 2)
+    [(0, 10)]
+    """
+    count = max(1, min(threads, size, entries // _LEAST_ENTRIES))
+    bounds = [size * number // count for number in range(count + 1)]
+    return list(pairwise(bounds))
+
+
+def in_threads(work: Callable[[int, int, int], None], parts: list[tuple[int, int]]) -> None:
+    """Call `work(number, first, last)` for every range, each in a thread of its own; the first one in this thread."""
+    threads = [Thread(target=work, args=(number, *part)) for number, part in enumerate(parts) if number]
+    for thread in threads:
+        thread.start()
+    work(0, *parts[0])
+    for thread in threads:
+        thread.join()
