@@ -35,9 +35,8 @@ DROPOUT, STRONG_DROPOUT = 0.3, 0.5
 # Up to so many training nodes: so many models whose predictions are averaged. With few nodes one training is partly
 # luck, and another costs seconds: on eight graphs the mean of three was better by 0.15 to 0.9 points (docs/log.md).
 MEMBERS = ((1000, 5), (5000, 3))
-ALIKE = (
-    0.3  # agreement of linked classes from which on hops are read directly; graphs here have -0.5 to 0.1, or 0.67 up
-)
+# Agreement of linked classes from which on the first path reads hops. Graphs here have at most 0.1, or at least 0.67.
+ALIKE = 0.3
 MOST_COMPARED = 100_000  # training nodes whose edges that agreement is measured on
 RICH_TOKENS, LABEL_HOPS = 1, 2  # as far as there are hops
 HIDDEN_PATH = 1 / 3  # where paths are gated, each is hidden from a third of the nodes of a step
