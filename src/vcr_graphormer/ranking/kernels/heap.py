@@ -9,31 +9,31 @@ from __future__ import annotations
 
 import numpy as np
 
-from .push import jit
+from .push import bare, inlined
 
 ZERO, ONE, ID_BITS = np.uint64(0), np.uint64(1), np.uint64(32)
 LARGEST_ID = np.uint64(2**32 - 1)
 
 
-@jit
+@inlined
 def key(score, v):
     """Return the key of node v with a score, which is rounded to float32."""
     return np.uint64(np.float32(score).view(np.uint32)) << ID_BITS | LARGEST_ID - np.uint64(v)
 
 
-@jit
+@inlined
 def score_of(key):
     """Return the score that a key was made of, as float32."""
     return np.uint32(key >> ID_BITS).view(np.float32)
 
 
-@jit
+@inlined
 def node_of(key):
     """Return the node that a key was made of."""
     return np.int32(LARGEST_ID - (key & LARGEST_ID))
 
 
-@jit
+@inlined
 def sink(keys, size, key):
     """Put a key in the place of the root, and move it down until no child is smaller."""
     i, child = ZERO, ONE
@@ -47,7 +47,7 @@ def sink(keys, size, key):
     keys[i] = key
 
 
-@jit
+@inlined
 def offer(keys, size, key):
     """Add a key if it is among the len(keys) largest so far; return the new size, which is unsigned.
 
@@ -68,7 +68,7 @@ def offer(keys, size, key):
     return size
 
 
-@jit
+@bare
 def unload(keys, size, ids, scores):
     """Move all entries of the heap to a row, best first."""
     while size > ZERO:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .heap import ZERO, key, offer, score_of, unload
-from .push import jit
+from .push import inlined, jit
 
 # Nodes with fewer than this fraction of the k-th score so far are not evaluated; the rest of 1 is for rounding.
 SURELY_BELOW = 1.0 - 1e-6
@@ -77,7 +77,7 @@ def rank_by_links(
     return visits
 
 
-@jit
+@inlined
 def cosine(product, length, other):
     """Return the cosine of two rows as it is stored.
 

@@ -14,6 +14,10 @@ import numba as nb
 import numpy as np
 
 jit = nb.njit(nogil=True, cache=True)
+# For functions that make no array: they count no references. Numba counts by atomic additions, some twelve per call, and
+# these took half the time of the push (docs/log.md). `inlined` is for loops: a call copies all fields of all tuples.
+bare = nb.njit(nogil=True, cache=True, _nrt=False)
+inlined = nb.njit(nogil=True, cache=True, _nrt=False, forceinline=True)
 # Columns of the scratch table. The four numbers of a node share a cache line. Indices in inner loops are unsigned,
 # because numba then leaves out its test for negative ones.
 RESIDUAL, SETTLED, LIMIT, SCORE = (np.uint64(column) for column in range(4))
@@ -75,7 +79,7 @@ class Members(NamedTuple):
     node: Any  # int32
 
 
-@jit
+@inlined
 def push_node(v, own_edge, arcs, total, assignment, scratch, absorbed, tail, count, tolerance, restart):
     """Settle restart · residual at v and send the rest to its neighbours; return the new queue end and count.
 
@@ -115,7 +119,7 @@ def push_node(v, own_edge, arcs, total, assignment, scratch, absorbed, tail, cou
     return np.int64(end), np.int64(reached)
 
 
-@jit
+@bare
 def settle(arcs, total, assignment, scratch, absorbed, count, tolerance, restart, apart):
     """Push, first in first out, until no residual exceeds tolerance · degree; return the count and the edge visits.
 
@@ -139,7 +143,7 @@ def settle(arcs, total, assignment, scratch, absorbed, count, tolerance, restart
     return count, visits
 
 
-@jit
+@bare
 def close(scratch, count, vector_of, coefficient, restart):
     """Turn SCORE into the local score less its former value; add the residual left to the vectors' coefficients."""
     state, touched = scratch.state, scratch.touched
@@ -150,7 +154,7 @@ def close(scratch, count, vector_of, coefficient, restart):
         state[v, SCORE] = state[v, SETTLED] + np.float32(restart) * residual - state[v, SCORE]
 
 
-@jit
+@bare
 def look_back(arcs, vector_of, volume, scratch, count, coefficient, restart):
     """Move the residual that is left by one exact step, into pushed nodes only; return the edge visits.
 
@@ -215,7 +219,7 @@ def follow_arcs(u, apart, limit, arcs, assignment, members, stamp, queue, now):
     return tail
 
 
-@jit
+@bare
 def clear(scratch, count):
     """Set the touched rows of the scratch table to zero for the next source."""
     for i in range(count):
@@ -225,7 +229,7 @@ def clear(scratch, count):
         scratch.state[v, SCORE] = 0.0
 
 
-@jit
+@bare
 def local_vector(
     start_node,
     start_mass,

@@ -16,9 +16,11 @@ from .push import (
     RESIDUAL,
     SCORE,
     SETTLED,
+    bare,
     clear,
     close,
     follow_arcs,
+    inlined,
     jit,
     look_back,
     push_node,
@@ -28,7 +30,7 @@ from .push import (
 )
 
 # Only for sums without branches: the order of additions may follow the vector units of the processor.
-fast = nb.njit(nogil=True, cache=True, fastmath=True)
+fast = nb.njit(nogil=True, cache=True, fastmath=True, _nrt=False)
 # Fractions of the bar below which terms are neglected. With these values and the default tolerance, value recall@20 is
 # above 0.99 on every graph in results/ranking.json.
 LEAST_COEFFICIENT = 0.5  # smaller coefficients of vectors go through the mean row of M, all at once
@@ -89,7 +91,7 @@ def dot(a, b):
     return x
 
 
-@jit
+@bare
 def mix(coefficient, least, matrix, mean_row, out):
     """Write coefficient @ matrix to `out`; coefficients below `least` are summed and multiply the mean row."""
     out[:] = 0.0
@@ -103,7 +105,7 @@ def mix(coefficient, least, matrix, mean_row, out):
         add_scaled(mean_row, np.float32(small), out)
 
 
-@jit
+@inlined
 def value(v, vectors, mixed, dropped):
     """Return Σ_q mixed_q L_q(v), the score of v by the second level.
 
@@ -119,7 +121,7 @@ def value(v, vectors, mixed, dropped):
     return np.float64(x)
 
 
-@jit
+@bare
 def scatter(mixed, vectors, cutoff, state, touched, count):
     """Add all terms mixed_q L_q(v) of at least `cutoff` to the scores; return the new count of touched nodes.
 
@@ -142,7 +144,7 @@ def scatter(mixed, vectors, cutoff, state, touched, count):
     return count
 
 
-@jit
+@inlined
 def leave_edge_out(z_s, s_s, s_u, size, settled_u, z_u, degree, restart):
     """Return x and y of r'_u = x · z + y · r_s: the walk from u without its edge to s, a rank-two update.
 
@@ -173,7 +175,7 @@ def leave_edge_out(z_s, s_s, s_u, size, settled_u, z_u, degree, restart):
 # ---------------------------------------------------------------- one shard of sources
 
 
-@jit
+@bare
 def local_bar(scratch, count, u, restart, best):
     """Return the k-th score by the push alone, a lower bound; 0 if the push has reached fewer than k nodes."""
     state, touched = scratch.state, scratch.touched
@@ -185,7 +187,7 @@ def local_bar(scratch, count, u, restart, best):
     return best[0] if size == len(best) else 0.0
 
 
-@jit
+@bare
 def walk(u, own_edge, arcs, vectors, assignment, scratch, coefficient, best, limits):
     """Push u itself, then all to a coarse tolerance, then to one in proportion to the k-th score so far.
 
@@ -210,7 +212,7 @@ def walk(u, own_edge, arcs, vectors, assignment, scratch, coefficient, best, lim
     return count, visits, bar
 
 
-@jit
+@bare
 def correct_own_edge(u, s, vectors, state, mixed, dropped):
     """Change `mixed` to the weights without the edge u - s; return the factor of the local part."""
     row, restart = vectors.matrix[s], vectors.restart
@@ -237,7 +239,7 @@ def correct_own_edge(u, s, vectors, state, mixed, dropped):
     return x
 
 
-@jit
+@inlined
 def reachable(u, v, apart, vectors):
     """Return whether v is in the component of u and, with `apart`, on the side of u of its own super edge."""
     if vectors.component[v] != vectors.component[u]:
@@ -248,7 +250,7 @@ def reachable(u, v, apart, vectors):
     return within == vectors.cut_inside[u]
 
 
-@jit
+@bare
 def choose(u, apart, stamped, now, scale, bar, vectors, scratch, count, mixed, dropped, keys, pool_keys):
     """Put the k best ordinary nodes into the heap; return its size and the number of touched nodes.
 
