@@ -12,12 +12,16 @@ from typing import Any, NamedTuple
 
 import numba as nb
 import numpy as np
+from numba.core.options import DefaultOptions
 
 jit = nb.njit(nogil=True, cache=True)
-# For functions that make no array: they count no references. Numba counts by atomic additions, some twelve per call, and
-# these took half the time of the push (docs/log.md). `inlined` is for loops: a call copies all fields of all tuples.
-bare = nb.njit(nogil=True, cache=True, _nrt=False)
-inlined = nb.njit(nogil=True, cache=True, _nrt=False, forceinline=True)
+# For functions that make no array: they count no references. Numba counts by atomic additions, twelve a call, and these
+# took half the time of the push (docs/log.md). The option is not documented, so a numba without it just counts.
+uncounted: dict[str, Any] = {"nogil": True, "cache": True}
+if hasattr(DefaultOptions, "_nrt"):
+    uncounted["_nrt"] = False
+bare = nb.njit(**uncounted)
+inlined = nb.njit(forceinline=True, **uncounted)  # for loops: a call copies all fields of all tuples
 # Columns of the scratch table. The four numbers of a node share a cache line. Indices in inner loops are unsigned,
 # because numba then leaves out its test for negative ones.
 RESIDUAL, SETTLED, LIMIT, SCORE = (np.uint64(column) for column in range(4))
@@ -300,6 +304,17 @@ def resolvent(steps):
                 for j in range(n):
                     x[r, j] -= factor * x[i, j]
     return x
+
+
+@jit
+def sort_ties(values, ids):
+    """Sort the ids of equal values, which stand side by side, in place."""
+    start = 0
+    for stop in range(1, len(values) + 1):
+        if stop == len(values) or values[stop] != values[start]:
+            if stop - start > 1:
+                ids[start:stop].sort()
+            start = stop
 
 
 @jit

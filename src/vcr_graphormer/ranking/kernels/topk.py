@@ -27,10 +27,11 @@ from .push import (
     row_start,
     row_stop,
     settle,
+    uncounted,
 )
 
 # Only for sums without branches: the order of additions may follow the vector units of the processor.
-fast = nb.njit(nogil=True, cache=True, fastmath=True, _nrt=False)
+fast = nb.njit(fastmath=True, **uncounted)
 # Fractions of the bar below which terms are neglected. With these values and the default tolerance, value recall@20 is
 # above 0.99 on every graph in results/ranking.json.
 LEAST_COEFFICIENT = 0.5  # smaller coefficients of vectors go through the mean row of M, all at once
