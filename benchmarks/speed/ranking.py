@@ -13,33 +13,27 @@ not run again.
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 import vcr_graphormer as vcr
 from benchmarks.common import new_parser, print_table, read_rows, variant_config, write_result
-from benchmarks.speed.peers import exact_scores, generated_graph, plain_push, pyg_ranking, random_sources, value_recall
+from benchmarks.speed.peers import (
+    exact_scores,
+    generated_graph,
+    least,
+    plain_push,
+    pyg_ranking,
+    random_sources,
+    value_recall,
+)
 from vcr_graphormer.ranking.exact import TOLERANCE
 from vcr_graphormer.ranking.second_level import coarse_clusters
 
 K, RESTART, SOURCES = 20, 0.15, 200
 GRAPHS = ("PubMed", "Computer", "Photo", "Squirrel", "generated")
-T = TypeVar("T")
-
-
-def least(work: Callable[[], T], repeats: int) -> tuple[T, float, float]:
-    """Return the last result of a function, its least seconds and its least processor seconds."""
-    seconds, processor = [], []
-    for _ in range(repeats):
-        start, used = time.perf_counter(), time.process_time()
-        result = work()
-        seconds.append(time.perf_counter() - start)
-        processor.append(time.process_time() - used)
-    return result, min(seconds), min(processor)
 
 
 def load(name: str, root: str) -> tuple[vcr.Graph, int]:
@@ -108,12 +102,11 @@ def run(name: str, root: str, count: int) -> list[dict[str, Any]]:
         ids, visits = plain_push(graph, structure, sources, K, RESTART, epsilon)
         recall = value_recall(ids, truth, sources, K)
         rows.append({"method": f"plain push, structure, {epsilon:g}", "recall": recall, "visits_per_source": visits})
-    runs = [pyg_ranking(graph, structure, sources, K, RESTART, 1e-5) for _ in range(repeats)]
-    seconds, used = (min(run[position] for run in runs) / len(sources) for position in (1, 2))
+    ids, seconds, used = pyg_ranking(graph, structure, sources, K, RESTART, 1e-5, repeats)
     rows.append(
         {
             "method": f"PyG get_ppr, structure, 1e-05, {len(sources):,} sources",
-            "recall": value_recall(runs[0][0], truth, sources, K),
+            "recall": value_recall(ids, truth, sources, K),
             "microseconds_per_node": 1e6 * seconds,
             "processor_microseconds_per_node": 1e6 * used,
         }
