@@ -74,7 +74,7 @@ def test_examples(name: str, examples: int, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_links_are_those_of_the_other_loop_and_of_a_sparse_product(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = load("speed.links", monkeypatch).measure(300)
+    row = load("speed.links", monkeypatch).measure(8000)
     assert row["same_lists"]
     assert row["largest_difference_to_scipy"] < 1e-6
 
