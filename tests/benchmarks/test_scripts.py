@@ -78,6 +78,12 @@ def test_examples(name: str, examples: int, monkeypatch: pytest.MonkeyPatch) -> 
     assert doctest.testmod(load(name, monkeypatch)) == (0, examples)
 
 
+def test_links_are_those_of_the_other_loop_and_of_a_sparse_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = load("speed.links", monkeypatch).measure(8000)
+    assert row["same_lists"]
+    assert row["largest_difference_to_scipy"] < 1e-6
+
+
 def test_errors_are_those_of_the_epoch_the_other_half_chose(graph: vcr.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     tune, errors = load("search.tune", monkeypatch), load("studies.errors", monkeypatch)
     split, bench = vcr.Split.random(graph.labels, seed=0), Workbench(graph, torch.device("cpu"))

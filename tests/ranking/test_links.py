@@ -47,6 +47,23 @@ def test_equals_the_slow_twin(
         assert order == sorted(order)
 
 
+@pytest.mark.parametrize("directed", [False, True])
+def test_counting_shared_links_gives_the_bits_of_adding_products(
+    directed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = (np.random.default_rng(0).random((2, 4000)) ** 2 * 400).astype(np.int64)  # some nodes have many links
+    ranker = LinkRanker.prepare(Graph.from_edges(ends, 400, directed=directed))
+    counted = ranker.rank(k=12, threads=2)
+    monkeypatch.setattr(links, "MOST_COUNTED", 20)  # blocks with a source of more links are added up
+    mixed = ranker.rank(k=12, threads=2)
+    monkeypatch.setattr(links, "NODES_PER_SOURCE", 0)
+    added = ranker.rank(k=12, threads=1)
+    for found in (counted, mixed):
+        np.testing.assert_array_equal(found.ids, added.ids)
+        np.testing.assert_array_equal(found.scores, added.scores)
+        assert found.visits == added.visits
+
+
 def test_literal_values() -> None:
     # 0 and 1 link to the same two pages, 2 to one of them; 3 and 4 link nowhere.
     pages = Graph.from_edges([[0, 0, 1, 1, 2], [3, 4, 3, 4, 4]], directed=True)

@@ -16,7 +16,14 @@ from ..base.machine import default_threads
 from ..data.graph import Graph
 from ..errors import GraphError, StoreError
 from .connections import Connections
-from .kernels.links import rank_by_links, rank_links_among, row_lengths
+from .kernels.links import (
+    MOST_COUNTED,
+    count_table,
+    rank_by_links,
+    rank_by_shared_links,
+    rank_links_among,
+    row_lengths,
+)
 from .kernels.push import Arcs
 from .ranker import Candidates, Closing, Effort, Preparation, Ranking, empty_lists
 from .saved import check_links
@@ -24,6 +31,9 @@ from .second_level import with_weights
 
 # Nodes that more nodes link to are ignored: they tell little about similarity, and cost the square of that number.
 MOST_LINKS = 4096
+# Counting shared links takes a table of all nodes, some 4 µs per 4,096 nodes; it saves tens of µs per source.
+NODES_PER_SOURCE = 4096
+BLOCKS_PER_THREAD = 16  # small blocks, so that all threads finish at about the same time
 FORMAT_VERSION = 1
 # Bytes, counted in this file: lengths and two working arrays per thread; order and arcs while arcs are reversed.
 LINKS_PER_NODE = 12
@@ -106,16 +116,28 @@ class LinkRanker(Closing):
         nodes = np.arange(num_nodes) if sources is None else check_sources(sources, num_nodes)
         ids, scores = empty_lists(len(nodes), k)
 
-        def rank_rows(rows: slice) -> int:
-            graph, lists = (*self.links, *self.back, self.lengths), (ids[rows], scores[rows])
-            products, touched = np.zeros(num_nodes), np.empty(num_nodes, dtype=np.int32)
-            return int(rank_by_links(nodes[rows], *graph, MOST_LINKS, products, touched, *lists))
+        def rank_blocks(own_blocks: list[slice]) -> int:
+            table = count_table(self.lengths) if countable else None
+            return sum(self._rank_rows(nodes[rows], table, ids[rows], scores[rows]) for rows in own_blocks)
 
+        countable = len(self.links.weights) == 0 and num_nodes <= NODES_PER_SOURCE * len(nodes)
         count = default_threads(how.get("threads"))
+        ends = [len(nodes) * number // (BLOCKS_PER_THREAD * count) for number in range(BLOCKS_PER_THREAD * count + 1)]
+        blocks = list(map(slice, ends, ends[1:]))
         with ThreadPoolExecutor(count) as pool:
-            ends = [len(nodes) * number // count for number in range(count + 1)]
-            visits = sum(pool.map(rank_rows, map(slice, ends, ends[1:])))
+            visits = sum(pool.map(rank_blocks, [blocks[number::count] for number in range(count)]))
         return Ranking(ids, scores, nodes, visits)
+
+    def _rank_rows(self, nodes: Any, table: Any, ids: Any, scores: Any) -> int:
+        """Write the lists of some sources; return how many arcs were read. Both loops give the same bits."""
+        links, back, num_nodes = self.links, self.back, len(self.lengths)
+        touched = np.empty(num_nodes + 1, dtype=np.int32)
+        most_links = (links.indptr[nodes + 1] - links.indptr[nodes]).max(initial=0)
+        if table is not None and most_links <= MOST_COUNTED:
+            graph = (links.indptr, links.indices, back.indptr, back.indices, self.lengths, MOST_LINKS)
+            return int(rank_by_shared_links(nodes, *graph, table, touched, ids, scores))
+        products = np.zeros(num_nodes)
+        return int(rank_by_links(nodes, *links, *back, self.lengths, MOST_LINKS, products, touched, ids, scores))
 
     def rank_among(self, sources: NDArray[np.int64], candidates: Candidates, k: int, threads: int | None) -> Ranking:
         """Find the k most similar nodes among the candidates of each source; all others count as not similar."""

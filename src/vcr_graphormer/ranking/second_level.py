@@ -31,7 +31,7 @@ from ..data.graph import Graph
 from ..errors import ConfigError
 from .connections import Connections, structure_connections
 from .exact import super_edge_weight
-from .kernels.push import LIMIT, Arcs, Scratch, by_node, local_vector, resolvent
+from .kernels.push import LIMIT, Arcs, Scratch, by_node, local_vector, resolvent, sort_ties
 from .kernels.scans import weighted_degrees
 from .kernels.topk import Vectors
 from .reachability import reachability
@@ -329,5 +329,7 @@ def _truncate(
         split = np.argpartition(-score, keep)
         rest = np.bincount(group[node[split[keep:]]], score[split[keep:]], groups)
         chosen = split[:keep]
-    order = chosen[np.lexsort((node[chosen], -score[chosen]))]
-    return node[order], score[order], rest
+    order = chosen[np.argsort(-score[chosen])]
+    ids, values = node[order], score[order]
+    sort_ties(values, ids)  # `lexsort` gives the same in three times the time
+    return ids, values, rest

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.ranking.test_exact import rewired_graphs
 from vcr_graphormer import Connections, Graph
-from vcr_graphormer.ranking.kernels.push import RESIDUAL, SETTLED, by_node, resolvent, settle
+from vcr_graphormer.ranking.kernels.push import RESIDUAL, SETTLED, by_node, resolvent, settle, sort_ties
 from vcr_graphormer.ranking.kernels.scans import weighted_degrees
 from vcr_graphormer.ranking.second_level import make_arcs, new_scratch
 
@@ -45,3 +45,15 @@ def test_entries_by_node() -> None:
     assert row_ptr.tolist() == [0, 2, 3, 3, 5]
     assert row_vector.tolist() == [0, 2, 2, 0, 2]
     np.testing.assert_allclose(row_value, [0.4, 0.3, 0.2, 0.5, 0.1])
+
+
+@settings(deadline=None)  # the first example compiles
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 99)), unique_by=lambda entry: entry[1]))
+def test_ties_are_sorted_as_lexsort_does(entries: list[tuple[int, int]]) -> None:
+    values = np.array([value for value, _ in entries], dtype=np.float64)
+    ids = np.array([node for _, node in entries], dtype=np.int32)
+    expected = ids[np.lexsort((ids, -values))]
+    order = np.argsort(-values)
+    found, sorted_values = ids[order], values[order]
+    sort_ties(sorted_values, found)
+    assert found.tolist() == expected.tolist()

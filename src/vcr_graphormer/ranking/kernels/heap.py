@@ -1,58 +1,77 @@
-"""Keep the k best entries seen so far: a compiled heap in two arrays, whose root is the worst entry."""
+"""Keep the k best entries seen so far: a compiled heap in one array, whose root is the worst entry.
+
+An entry is one number, its key, so that two entries are compared at once: the bits of the score above those of the id.
+Scores are float32 and not negative; their bits then have the order of the numbers. Of equal scores the smaller id has
+the larger key. This is three times as fast as a heap of scores and a heap of ids side by side (docs/log.md).
+"""
 
 from __future__ import annotations
 
-from .push import jit
+import numpy as np
+
+from .push import bare, inlined
+
+ZERO, ONE, ID_BITS = np.uint64(0), np.uint64(1), np.uint64(32)
+LARGEST_ID = np.uint64(2**32 - 1)
 
 
-@jit
-def worse(score, node, i, j):
-    """Return whether entry i ranks behind entry j: it has a smaller score, or the same score and a larger id."""
-    return score[i] < score[j] or (score[i] == score[j] and node[i] > node[j])
+@inlined
+def key(score, v):
+    """Return the key of node v with a score, which is rounded to float32."""
+    return np.uint64(np.float32(score).view(np.uint32)) << ID_BITS | LARGEST_ID - np.uint64(v)
 
 
-@jit
-def swap(score, node, i, j):
-    """Exchange two entries."""
-    score[i], score[j] = score[j], score[i]
-    node[i], node[j] = node[j], node[i]
+@inlined
+def score_of(key):
+    """Return the score that a key was made of, as float32."""
+    return np.uint32(key >> ID_BITS).view(np.float32)
 
 
-@jit
-def sink(score, node, size, i):
-    """Move entry i down until no child is worse than it."""
-    while True:
-        child = 2 * i + 1
-        if child >= size:
-            return
-        if child + 1 < size and worse(score, node, child + 1, child):
-            child += 1
-        if not worse(score, node, child, i):
-            return
-        swap(score, node, child, i)
-        i = child
+@inlined
+def node_of(key):
+    """Return the node that a key was made of."""
+    return np.int32(LARGEST_ID - (key & LARGEST_ID))
 
 
-@jit
-def offer(score, node, size, x, v):
-    """Add node v with score x if it is among the len(score) best so far; return the new size."""
-    if size < len(score):
+@inlined
+def sink(keys, size, key):
+    """Put a key in the place of the root, and move it down until no child is smaller."""
+    i, child = ZERO, ONE
+    while child < size:
+        if child + ONE < size:
+            child += np.uint64(keys[child + ONE] < keys[child])
+        if key <= keys[child]:
+            break
+        keys[i] = keys[child]
+        i, child = child, child + child + ONE
+    keys[i] = key
+
+
+@inlined
+def offer(keys, size, key):
+    """Add a key if it is among the len(keys) largest so far; return the new size, which is unsigned.
+
+    Works for keys of any type, float64 too.
+    """
+    if size < np.uint64(len(keys)):
         i = size
-        score[i], node[i] = x, v
-        while i > 0 and worse(score, node, i, (i - 1) // 2):
-            swap(score, node, i, (i - 1) // 2)
-            i = (i - 1) // 2
-        return size + 1
-    if x > score[0] or (x == score[0] and v < node[0]):
-        score[0], node[0] = x, v
-        sink(score, node, size, 0)
+        while i > ZERO:
+            parent = (i - ONE) >> ONE
+            if keys[parent] <= key:
+                break
+            keys[i] = keys[parent]
+            i = parent
+        keys[i] = key
+        return size + ONE
+    if key > keys[ZERO]:
+        sink(keys, size, key)
     return size
 
 
-@jit
-def unload(score, node, size, out_node, out_score):
+@bare
+def unload(keys, size, ids, scores):
     """Move all entries of the heap to a row, best first."""
-    for i in range(size - 1, -1, -1):
-        out_node[i], out_score[i] = node[0], score[0]
-        score[0], node[0] = score[i], node[i]
-        sink(score, node, i, 0)
+    while size > ZERO:
+        size -= ONE
+        ids[size], scores[size] = node_of(keys[ZERO]), score_of(keys[ZERO])
+        sink(keys, size, keys[size])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .heap import offer, unload
+from .heap import ZERO, key, offer, score_of, unload
 from .push import jit
 
 # Sources compared at a time. Of 16 to 512, 128 and more were fastest on PubMed, CS and Physics.
@@ -23,8 +23,8 @@ def rank_all_rows(sources, indptr, indices, values, step, table, ids, scores):
     time], zero before and after.
     """
     lanes, k = table.shape[1], ids.shape[1]
-    score, node = np.empty((lanes, k), dtype=np.float32), np.empty((lanes, k), dtype=np.int32)
-    product, bar, size = np.empty(lanes, np.float32), np.empty(lanes, np.float32), np.empty(lanes, np.int64)
+    keys, size = np.empty((lanes, k), np.uint64), np.empty(lanes, np.uint64)
+    product, bar = np.empty(lanes, np.float32), np.empty(lanes, np.float32)
     for start in range(0, len(sources), lanes):
         count = min(lanes, len(sources) - start)
         for i in range(count):
@@ -35,12 +35,12 @@ def rank_all_rows(sources, indptr, indices, values, step, table, ids, scores):
             for i in range(count):
                 # Nodes come by ascending id, so one that only equals the k-th best cannot enter.
                 if product[i] > bar[i] and v != sources[start + i]:
-                    size[i] = offer(score[i], node[i], size[i], rounded(product[i], step), v)
+                    size[i] = offer(keys[i], size[i], key(rounded(product[i], step), v))
                     if size[i] == k:
-                        bar[i] = score[i, 0]
+                        bar[i] = score_of(keys[i, 0])
         for i in range(count):
             clear(indptr, indices, sources[start + i], table[:, i])
-            unload(score[i], node[i], size[i], ids[start + i], scores[start + i])
+            unload(keys[i], size[i], ids[start + i], scores[start + i])
 
 
 @jit
@@ -49,12 +49,11 @@ def rank_candidates(sources, indptr, indices, values, step, candidates, column, 
 
     `column`: float32 [columns], zero before and after. `seen`: int64 [n], -1 before.
     """
-    k = ids.shape[1]
-    score, node = np.empty(k, dtype=np.float32), np.empty(k, dtype=np.int32)
+    keys = np.empty(ids.shape[1], np.uint64)
     for row in range(len(sources)):
         u = sources[row]
         put(indptr, indices, values, u, column)
-        size, seen[u] = 0, row
+        size, seen[u] = ZERO, row
         for i in range(-1, candidates.shape[1]):
             w = u if i < 0 else candidates[u, i]  # first the source's own candidates
             for j in range(candidates.shape[1] if w >= 0 else 0):
@@ -63,9 +62,9 @@ def rank_candidates(sources, indptr, indices, values, step, candidates, column, 
                     seen[v] = row
                     product = multiply_column(indptr, indices, values, v, column)
                     if product > np.float32(step / 2):
-                        size = offer(score, node, size, rounded(product, step), v)
+                        size = offer(keys, size, key(rounded(product, step), v))
         clear(indptr, indices, u, column)
-        unload(score, node, size, ids[row], scores[row])
+        unload(keys, size, ids[row], scores[row])
 
 
 @jit
@@ -74,21 +73,20 @@ def rank_among(sources, indptr, indices, values, step, lists, starts, more, colu
 
     `column` and `seen` are as in `rank_candidates`.
     """
-    k = ids.shape[1]
-    score, node = np.empty(k, dtype=np.float32), np.empty(k, dtype=np.int32)
+    keys = np.empty(ids.shape[1], np.uint64)
     for row in range(len(sources)):
         u = sources[row]
         put(indptr, indices, values, u, column)
-        size = 0
+        size = ZERO
         for i in range(starts[row] - lists.shape[1], starts[row + 1]):
             v = more[i] if i >= starts[row] else lists[row, i - starts[row]]
             if v >= 0 and seen[v] != row:
                 seen[v] = row
                 product = multiply_column(indptr, indices, values, v, column)
                 if product > np.float32(step / 2):
-                    size = offer(score, node, size, rounded(product, step), v)
+                    size = offer(keys, size, key(rounded(product, step), v))
         clear(indptr, indices, u, column)
-        unload(score, node, size, ids[row], scores[row])
+        unload(keys, size, ids[row], scores[row])
 
 
 @jit

@@ -12,8 +12,16 @@ from typing import Any, NamedTuple
 
 import numba as nb
 import numpy as np
+from numba.core.options import DefaultOptions
 
 jit = nb.njit(nogil=True, cache=True)
+# For functions that make no array: they count no references. Numba counts by atomic additions, twelve a call, and these
+# took half the time of the push (docs/log.md). The option is not documented, so a numba without it just counts.
+uncounted: dict[str, Any] = {"nogil": True, "cache": True}
+if hasattr(DefaultOptions, "_nrt"):
+    uncounted["_nrt"] = False
+bare = nb.njit(**uncounted)
+inlined = nb.njit(forceinline=True, **uncounted)  # for loops: a call copies all fields of all tuples
 # Columns of the scratch table. The four numbers of a node share a cache line. Indices in inner loops are unsigned,
 # because numba then leaves out its test for negative ones.
 RESIDUAL, SETTLED, LIMIT, SCORE = (np.uint64(column) for column in range(4))
@@ -75,7 +83,7 @@ class Members(NamedTuple):
     node: Any  # int32
 
 
-@jit
+@inlined
 def push_node(v, own_edge, arcs, total, assignment, scratch, absorbed, tail, count, tolerance, restart):
     """Settle restart · residual at v and send the rest to its neighbours; return the new queue end and count.
 
@@ -115,7 +123,7 @@ def push_node(v, own_edge, arcs, total, assignment, scratch, absorbed, tail, cou
     return np.int64(end), np.int64(reached)
 
 
-@jit
+@bare
 def settle(arcs, total, assignment, scratch, absorbed, count, tolerance, restart, apart):
     """Push, first in first out, until no residual exceeds tolerance · degree; return the count and the edge visits.
 
@@ -139,7 +147,7 @@ def settle(arcs, total, assignment, scratch, absorbed, count, tolerance, restart
     return count, visits
 
 
-@jit
+@bare
 def close(scratch, count, vector_of, coefficient, restart):
     """Turn SCORE into the local score less its former value; add the residual left to the vectors' coefficients."""
     state, touched = scratch.state, scratch.touched
@@ -150,7 +158,7 @@ def close(scratch, count, vector_of, coefficient, restart):
         state[v, SCORE] = state[v, SETTLED] + np.float32(restart) * residual - state[v, SCORE]
 
 
-@jit
+@bare
 def look_back(arcs, vector_of, volume, scratch, count, coefficient, restart):
     """Move the residual that is left by one exact step, into pushed nodes only; return the edge visits.
 
@@ -215,7 +223,7 @@ def follow_arcs(u, apart, limit, arcs, assignment, members, stamp, queue, now):
     return tail
 
 
-@jit
+@bare
 def clear(scratch, count):
     """Set the touched rows of the scratch table to zero for the next source."""
     for i in range(count):
@@ -225,7 +233,7 @@ def clear(scratch, count):
         scratch.state[v, SCORE] = 0.0
 
 
-@jit
+@bare
 def local_vector(
     start_node,
     start_mass,
@@ -296,6 +304,17 @@ def resolvent(steps):
                 for j in range(n):
                     x[r, j] -= factor * x[i, j]
     return x
+
+
+@jit
+def sort_ties(values, ids):
+    """Sort the ids of equal values, which stand side by side, in place."""
+    start = 0
+    for stop in range(1, len(values) + 1):
+        if stop == len(values) or values[stop] != values[start]:
+            if stop - start > 1:
+                ids[start:stop].sort()
+            start = stop
 
 
 @jit

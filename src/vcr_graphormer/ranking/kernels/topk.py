@@ -10,25 +10,28 @@ from typing import Any, NamedTuple
 import numba as nb
 import numpy as np
 
-from .heap import offer, unload
+from .heap import ZERO, key, node_of, offer, unload
 from .push import (
     LIMIT,
     RESIDUAL,
     SCORE,
     SETTLED,
+    bare,
     clear,
     close,
     follow_arcs,
+    inlined,
     jit,
     look_back,
     push_node,
     row_start,
     row_stop,
     settle,
+    uncounted,
 )
 
 # Only for sums without branches: the order of additions may follow the vector units of the processor.
-fast = nb.njit(nogil=True, cache=True, fastmath=True)
+fast = nb.njit(fastmath=True, **uncounted)
 # Fractions of the bar below which terms are neglected. With these values and the default tolerance, value recall@20 is
 # above 0.99 on every graph in results/ranking.json.
 LEAST_COEFFICIENT = 0.5  # smaller coefficients of vectors go through the mean row of M, all at once
@@ -89,7 +92,7 @@ def dot(a, b):
     return x
 
 
-@jit
+@bare
 def mix(coefficient, least, matrix, mean_row, out):
     """Write coefficient @ matrix to `out`; coefficients below `least` are summed and multiply the mean row."""
     out[:] = 0.0
@@ -103,7 +106,7 @@ def mix(coefficient, least, matrix, mean_row, out):
         add_scaled(mean_row, np.float32(small), out)
 
 
-@jit
+@inlined
 def value(v, vectors, mixed, dropped):
     """Return Σ_q mixed_q L_q(v), the score of v by the second level.
 
@@ -119,7 +122,7 @@ def value(v, vectors, mixed, dropped):
     return np.float64(x)
 
 
-@jit
+@bare
 def scatter(mixed, vectors, cutoff, state, touched, count):
     """Add all terms mixed_q L_q(v) of at least `cutoff` to the scores; return the new count of touched nodes.
 
@@ -142,7 +145,7 @@ def scatter(mixed, vectors, cutoff, state, touched, count):
     return count
 
 
-@jit
+@inlined
 def leave_edge_out(z_s, s_s, s_u, size, settled_u, z_u, degree, restart):
     """Return x and y of r'_u = x · z + y · r_s: the walk from u without its edge to s, a rank-two update.
 
@@ -173,20 +176,20 @@ def leave_edge_out(z_s, s_s, s_u, size, settled_u, z_u, degree, restart):
 # ---------------------------------------------------------------- one shard of sources
 
 
-@jit
-def local_bar(scratch, count, u, restart, score, node):
+@bare
+def local_bar(scratch, count, u, restart, best):
     """Return the k-th score by the push alone, a lower bound; 0 if the push has reached fewer than k nodes."""
     state, touched = scratch.state, scratch.touched
-    size = 0
+    size = ZERO
     for i in range(count):
         v = touched[i]
         if v != u:
-            size = offer(score, node, size, np.float64(state[v, SETTLED] + restart * state[v, RESIDUAL]), v)
-    return score[0] if size == len(score) else 0.0
+            size = offer(best, size, np.float64(state[v, SETTLED] + restart * state[v, RESIDUAL]))
+    return best[0] if size == len(best) else 0.0
 
 
-@jit
-def walk(u, own_edge, arcs, vectors, assignment, scratch, coefficient, score, node, limits):
+@bare
+def walk(u, own_edge, arcs, vectors, assignment, scratch, coefficient, best, limits):
     """Push u itself, then all to a coarse tolerance, then to one in proportion to the k-th score so far.
 
     Return the number of touched nodes, the edge visits and the bar.
@@ -199,7 +202,7 @@ def walk(u, own_edge, arcs, vectors, assignment, scratch, coefficient, score, no
     visits = row_stop(arcs, u) - row_start(arcs, u)
     count, more = settle(arcs, vectors.total, assignment, scratch, coefficient, count, first, restart, apart)
     visits += more
-    bar = local_bar(scratch, count, u, restart, score, node)
+    bar = local_bar(scratch, count, u, restart, best)
     fine = max(limits.tolerance * bar, limits.floor)
     if fine < first:
         count, more = settle(arcs, vectors.total, assignment, scratch, coefficient, count, fine, restart, apart)
@@ -210,7 +213,7 @@ def walk(u, own_edge, arcs, vectors, assignment, scratch, coefficient, score, no
     return count, visits, bar
 
 
-@jit
+@bare
 def correct_own_edge(u, s, vectors, state, mixed, dropped):
     """Change `mixed` to the weights without the edge u - s; return the factor of the local part."""
     row, restart = vectors.matrix[s], vectors.restart
@@ -237,7 +240,7 @@ def correct_own_edge(u, s, vectors, state, mixed, dropped):
     return x
 
 
-@jit
+@inlined
 def reachable(u, v, apart, vectors):
     """Return whether v is in the component of u and, with `apart`, on the side of u of its own super edge."""
     if vectors.component[v] != vectors.component[u]:
@@ -248,10 +251,8 @@ def reachable(u, v, apart, vectors):
     return within == vectors.cut_inside[u]
 
 
-@jit
-def choose(
-    u, apart, stamped, now, scale, bar, vectors, scratch, count, mixed, dropped, score, node, pool_score, pool_node
-):
+@bare
+def choose(u, apart, stamped, now, scale, bar, vectors, scratch, count, mixed, dropped, keys, pool_keys):
     """Put the k best ordinary nodes into the heap; return its size and the number of touched nodes.
 
     Large terms find and order candidates, and the best are evaluated in full. Hubs, whose scores are restart · mixed,
@@ -263,24 +264,24 @@ def choose(
         state[touched[i], RESIDUAL] = state[touched[i], SCORE]
     count = scatter(mixed, vectors, LEAST_TERM * bar, state, touched, count)
     least = np.float32(LEAST_ESTIMATE * bar)
-    pool, size = 0, 0
+    pool, size = ZERO, ZERO
     for i in range(count):
         v = touched[i]
         if state[v, SCORE] > least and v != u and state[v, LIMIT] < np.inf and reachable(u, v, apart, vectors):
             if stamped and scratch.stamp[v] != now:
                 continue
-            pool = offer(pool_score, pool_node, pool, np.float64(state[v, SCORE]), v)
+            pool = offer(pool_keys, pool, key(state[v, SCORE], v))
     dropped[:] = np.inf
     for i in range(pool):
-        v = pool_node[i]
+        v = node_of(pool_keys[i])
         x = scale * state[v, RESIDUAL] + value(v, vectors, mixed, dropped)
         if x > 0.0:
-            size = offer(score, node, size, np.float64(np.float32(x)), v)
+            size = offer(keys, size, key(x, v))
     for h in range(len(hubs)):
         v = hubs[h]
         x = np.float64(vectors.restart * mixed[len(mixed) - len(hubs) + h])
         if x > least and v != u and reachable(u, v, apart, vectors) and not (stamped and scratch.stamp[v] != now):
-            size = offer(score, node, size, np.float64(np.float32(x)), v)
+            size = offer(keys, size, key(x, v))
     return size, count
 
 
@@ -299,15 +300,14 @@ def rank_sources(sources, leave_out, arcs, assignment, members, vectors, kth, sc
     """Rank each source on its own, so that the result does not depend on how sources are split; return edge visits."""
     k, num_vectors = ids.shape[1], len(vectors.ptr) - 1
     coefficient, mixed = np.zeros(num_vectors), np.zeros(num_vectors, np.float32)
-    score, node = np.empty(k), np.empty(k, np.int32)
-    pool_score, pool_node = np.empty(k + SPARE_CANDIDATES), np.empty(k + SPARE_CANDIDATES, np.int32)
+    best, keys, pool_keys = np.empty(k), np.empty(k, np.uint64), np.empty(k + SPARE_CANDIDATES, np.uint64)
     dropped = np.empty(len(vectors.spill), np.float32)
     visits = 0
     for j in range(len(sources)):
         u = sources[j]
         s = assignment[u]
         apart = leave_out and s >= 0
-        count, more, bar = walk(u, not apart, arcs, vectors, assignment, scratch, coefficient, score, node, limits)
+        count, more, bar = walk(u, not apart, arcs, vectors, assignment, scratch, coefficient, best, limits)
         visits += more
         bar *= limits.slack
         mix(coefficient, LEAST_COEFFICIENT * bar, vectors.matrix, vectors.mean_row, mixed)
@@ -332,12 +332,10 @@ def rank_sources(sources, leave_out, arcs, assignment, members, vectors, kth, sc
             count,
             mixed,
             dropped,
-            score,
-            node,
-            pool_score,
-            pool_node,
+            keys,
+            pool_keys,
         )
-        unload(score, node, size, ids[j], scores[j])
+        unload(keys, size, ids[j], scores[j])
         clear(scratch, count)
         coefficient[:] = 0.0
     scratch.stamp[:] = 0
