@@ -52,7 +52,7 @@ def test_quickstart_pyg(tmp_path: Path) -> None:
     printed = number(r"test accuracy: (\S+)", text)
     assert printed > 0.9
     assert len(re.findall(r"node \d+: class \d with probability [01]\.\d{3}, in truth \d", text)) == 3
-    assert "embeddings: (1797, 128)" in text
+    assert "embeddings: (1797, 384)" in text
     assert "opened again: the same predictions" in text
     kept = Run.open(tmp_path / "run", device="cpu")
     assert kept.finished

@@ -50,10 +50,10 @@ def test_train_evaluate_predict_embed(tmp_path: Path) -> None:
     assert "there is no node 1797" in run("predict", out, "--nodes", "1797", code=2)
     assert "there is no node named 'x'" in run("predict", out, "--nodes", "x", code=2)
     (tmp_path / "nodes.txt").write_text("3\n\n4\n")
-    assert "2 vectors of 32 numbers" in run(
+    assert "2 vectors of 96 numbers" in run(
         "embed", out, "--out", str(tmp_path / "vectors.npy"), "--nodes", f"@{tmp_path / 'nodes.txt'}"
     )
-    assert np.load(tmp_path / "vectors.npy").shape == (2, 32)
+    assert np.load(tmp_path / "vectors.npy").shape == (2, 96)
     assert "must end in .csv, .parquet, .npz or .npy" in run(
         "embed", out, "--out", str(tmp_path / "vectors.txt"), code=2
     )

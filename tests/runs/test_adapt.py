@@ -84,7 +84,7 @@ def test_all_is_said_and_nothing_is_left_to_choose() -> None:
     assert adapted.notes == (
         "6 clusters: the graph has only 60 nodes",
         "width 64, dropout 0.5: 30 training nodes",
-        "5 models that predict together: 30 training nodes are few",
+        "5 models that predict together: 30 training nodes",
         "hops are read directly: linked nodes tend to have the same class (Cohen's kappa 0.43)",
         "no dropout of features: 8 columns are few, and each may matter",
         "batch of 32 nodes: 30 training nodes, 1 steps an epoch",

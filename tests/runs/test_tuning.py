@@ -82,6 +82,7 @@ def test_the_run_is_that_of_the_best_trial(whole: Run, graph: Graph) -> None:
     assert best.full
     assert best.score == max(entry.score for entry in found.entries if entry.full and entry.score is not None)
     assert whole.finished
+    assert (best.settings["model"].pop("members"), whole.config.model.members) == (1, 5)  # trials train one model
     for section, values in best.settings.items():
         assert {name: getattr(getattr(whole.config, section), name) for name in values} == values
     assert whole.config.model.hidden_channels == 16  # a setting of the caller holds in every trial
@@ -293,7 +294,9 @@ def test_other_searches_are_refused(whole: Run, graph: Graph, split: Split, tmp_
     ):
         with pytest.raises(StoreError, match=what):
             search_in(whole.path, graph, split, **options)
-    with pytest.raises(StoreError, match="holds a search with another graph: choose another folder"):
+    with pytest.raises(
+        StoreError, match="holds a search with another graph, settings of the recipes: choose another folder"
+    ):
         search_in(whole.path, make_graph(0.2), split)
     with pytest.raises(StoreError, match="holds a search with another split"):
         search_in(whole.path, graph, Split.random(graph.labels, seed=1))

@@ -20,13 +20,13 @@ from vcr_graphormer import (
     TokenStore,
     TrainConfig,
     TrainingError,
-    VCRGraphormer,
     generate,
     make_inputs,
     tokenize,
 )
 from vcr_graphormer.data.tasks import TASKS, Target
 from vcr_graphormer.model.batches import Inputs
+from vcr_graphormer.model.members import make_model
 from vcr_graphormer.training.checkpoint import read_history
 from vcr_graphormer.training.trainer import CHECKPOINT, Examples, Trainer
 
@@ -63,7 +63,7 @@ def make_trainer(
     inputs = inputs or make_inputs(graph, store, model, split.train, torch.device("cpu"))
     torch.manual_seed(training.seed)
     sizes = {"num_features": graph.num_features, "num_outputs": graph.num_classes, "num_labels": graph.num_classes}
-    made = VCRGraphormer(model, store.layout, num_nodes=160, **sizes)
+    made = make_model(model, store.layout, num_nodes=160, **sizes)
     train, val = (Examples(part, labels[part]) for part in (split.train, split.val))
     target = Target(TASKS["classification"]).weighted(train.labels, training.class_weights, ["0", "1", "2"])
     return Trainer(made, inputs, train, val, target, training, folder=folder)
@@ -273,6 +273,8 @@ CHANGES: dict[str, Any] = {
     "hidden_channels": 32,
     "heads": 4,
     "layers": 2,
+    "members": 2,
+    "own_hops": True,
     "dropout": 0.3,
     "attention_dropout": 0.3,
     "readout": "mean",
@@ -314,14 +316,32 @@ CHANGES: dict[str, Any] = {
 OTHERS = {"checkpoint_every", "compile", "threshold"}
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "adam"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_members_learn_as_if_each_were_alone(
+    graph: Graph, split: Split, store: TokenStore, optimizer: str, precision: str
+) -> None:
+    training = replace(TRAINING, optimizer=optimizer, weight_decay=0.05, gradient_clip=0.05, micro_batch=15)
+    training = replace(training, precision=precision, class_weights={"1": 3.0})
+    one = make_trainer(graph, split, store, training, replace(MODEL, dropout=0.0, attention_dropout=0.0))
+    three = make_trainer(graph, split, store, training, replace(one.model.config, members=3))
+    others = three.model.all[1:]
+    three.model.all[0].load_state_dict(one.model.state_dict())
+    one.fit()
+    three.fit()
+    assert three.history[0]["loss"] != one.history[0]["loss"]  # the mean of three
+    for name, weight in one.model.state_dict().items():
+        torch.testing.assert_close(three.model.all[0].state_dict()[name], weight, rtol=1e-4, atol=1e-6)
+    assert not torch.allclose(others[0].state_dict()["bias"], others[1].state_dict()["bias"])
+
+
 def test_weight_decay_does_not_close_the_gate(graph: Graph, split: Split, store: TokenStore) -> None:
     gates = []
     for decay in (0.0, 50.0):
         training = replace(TRAINING, epochs=2, weight_decay=decay, gradient_clip=0.0)
         trainer = make_trainer(graph, split, store, training, replace(MODEL, combine="gated"))
-        for parameter in alone(
-            trainer.model
-        ).head.parameters():  # the second path says nothing: its gate gets no gradient
+        # The second path says nothing: its gate gets no gradient.
+        for parameter in alone(trainer.model).head.parameters():
             torch.nn.init.zeros_(parameter).requires_grad_(False)
         trainer.fit()
         gates.append(alone(trainer.model).gate.item())
@@ -337,6 +357,8 @@ def test_every_setting_changes_something(graph: Graph, split: Split, store: Toke
     if name == "patience":
         base = replace(base, epochs=30, learning_rate=0.05, warmup_steps=0, patience=30)
     before = replace(MODEL, combine="gated") if name in ("neighbour_dropout", "own_dropout") else MODEL
+    if name == "own_hops":
+        before = replace(MODEL, combine="gated", readout="target")
     model = replace(before, **changed) if name in {item.name for item in fields(ModelConfig)} else before
     training = replace(base, **changed) if name in {item.name for item in fields(TrainConfig)} else base
     results = []

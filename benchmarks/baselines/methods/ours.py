@@ -16,7 +16,7 @@ HOPS_ONLY: dict[str, dict[str, Any]] = {
     "model": {
         **{"combine": "joint", "readout": "attention", "rich_tokens": 0, "label_hops": 0, "embedding_dropout": 0.0},
         **{"label_embedding": False, "rich_labels": False, "kind_embedding": False, "rank_embedding": False},
-        **{"neighbour_dropout": 0.0, "own_dropout": 0.0, "token_dropout": 0.0},
+        **{"neighbour_dropout": 0.0, "own_dropout": 0.0, "token_dropout": 0.0, "own_hops": False},
     },
 }
 
@@ -30,6 +30,7 @@ def make_config(settings: Settings, seed: int) -> vcr.Config:
         if section in tables:
             tables[section][key] = value
     tables["training"] |= {"seed": seed, "checkpoint_every": 0}
+    tables["model"].setdefault("members", 1)  # one network, as all other methods
     return changed(config, tables)
 
 

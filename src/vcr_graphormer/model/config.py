@@ -127,6 +127,8 @@ class ModelConfig:
         for name in ("neighbour_dropout", "own_dropout"):
             if getattr(self, name) not in (0, AUTO) and self.combine != "gated":
                 raise ConfigError(f"model.{name} is {getattr(self, name)}; it needs model.combine = 'gated'")
+        if self.own_hops not in (False, AUTO) and self.combine != "gated":
+            raise ConfigError("model.own_hops is true; it needs model.combine = 'gated'")
         if self.readout == VOTES and self.combine != "gated":
             raise ConfigError(f"model.readout is {VOTES}; it needs model.combine = 'gated'")
         if self.neighbour_dropout + self.own_dropout > 1:
@@ -154,11 +156,12 @@ class ModelConfig:
 
 def _check_size(config: ModelConfig) -> None:
     """Refuse widths and layers whose weights alone do not fit into memory, before any of them is made."""
-    width, layers = max(config.hidden_channels, 1), max(config.layers, 1)
+    width, layers, members = max(config.hidden_channels, 1), max(config.layers, 1), max(config.members, 1)
     # Float32 weights, gradients and two moments of four square matrices a layer: less than any model has.
-    needed, free = 4 * 4 * 4 * width**2 * layers, available_memory()
+    needed, free = 4 * 4 * 4 * width**2 * layers * members, available_memory()
     if needed > free:
+        several = f", model.members is {members}" if members > 1 else ""
         raise ConfigError(
-            f"model.hidden_channels is {width} and model.layers is {config.layers}: the weights need more than "
-            f"{format_bytes(needed)} of memory, {format_bytes(free)} are free"
+            f"model.hidden_channels is {width} and model.layers is {config.layers}{several}: the weights need more "
+            f"than {format_bytes(needed)} of memory, {format_bytes(free)} are free"
         )

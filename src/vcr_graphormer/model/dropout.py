@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from .kernels import in_threads, ranges, scale_shown
+from .threads import in_threads, ranges
 
 # Torch draws a double per entry: 63 ms for 9 million on two cores. With 16 random bits it takes 15 ms (docs/log.md).
 _LEVELS = 1 << 16
@@ -44,6 +44,8 @@ def hide(values: Tensor, bits: Tensor, least: np.int16, scale: float) -> Tensor:
     """Return the values times `scale` where bits are at least `least`, and 0 elsewhere."""
     if values.dtype not in (torch.float32, torch.float64):  # a type that NumPy does not know
         return values * (bits >= int(least)).view_as(values).to(values.dtype).mul_(scale)
+    from .kernels import scale_shown  # here: predicting must not load compiled loops
+
     values = values.contiguous()
     out = torch.empty_like(values)
     given, drawn, made = (tensor.detach().flatten().numpy() for tensor in (values, bits, out))

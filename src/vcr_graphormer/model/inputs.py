@@ -70,7 +70,9 @@ def make_inputs(
         )
     model.check(lists.num_hops).check_resolved()
     kept = kept or Kept()
-    features = sparse_if_faster(graph.features) if device.type == "cpu" else graph.features
+    features = graph.features
+    if device.type == "cpu":
+        features = kept.once(("features for a CPU",), partial(sparse_if_faster, features))
     matrices: dict[str, Any] = {"features": features}
     self_loops = lists.settings.self_loops
     matrices |= {f"hop {number} {self_loops}": lists.hop(number) for number in range(1, lists.num_hops + 1)}

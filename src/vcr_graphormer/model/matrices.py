@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .dropout import dropout as apply_dropout
 from .dropout import random_bits
-from .kernels import copy_rows, copy_shown, count_columns, count_shown, in_threads, ranges, sort_columns
+from .threads import in_threads, ranges
 
 _LEAST_SUM = 1e-12  # to divide by where a row is zero, and stays so
 
@@ -58,10 +58,12 @@ class SparseRows:
         return ranges(size, entries, torch.get_num_threads())
 
     def _select_compiled(self, rows: Tensor) -> SparseRows:
+        from . import kernels as loops  # here: predicting from dense features must not load compiled loops
+
         starts = self._starts_of(rows)
         indices, values = (part.new_empty(int(starts[-1])) for part in (self.indices, self.values))
         arrays = _arrays(self.indptr, self.indices, self.values, rows, starts, indices, values)
-        in_threads(lambda _, *part: copy_rows(*arrays, *part), self._parts(len(rows), len(values)))
+        in_threads(lambda _, *part: loops.copy_rows(*arrays, *part), self._parts(len(rows), len(values)))
         return SparseRows(starts, indices, values, self.width)
 
     def _starts_of(self, rows: Tensor) -> Tensor:
@@ -76,16 +78,18 @@ class SparseRows:
         if not (fraction and self._compiled):
             chosen = self if rows is None else self.select(rows)
             return chosen, apply_dropout(chosen.values, fraction)
+        from . import kernels as loops  # here: predicting from dense features must not load compiled loops
+
         rows, starts = (torch.arange(self.shape[0]), self.indptr) if rows is None else (rows, self._starts_of(rows))
         bits, least, scale = random_bits(int(starts[-1]), fraction)
         counts, parts = starts.new_empty(len(rows)), self._parts(len(rows), len(bits))
         counting = [*_arrays(starts, bits), least, *_arrays(counts)]
-        in_threads(lambda _, *part: count_shown(*counting, *part), parts)
+        in_threads(lambda _, *part: loops.count_shown(*counting, *part), parts)
         targets = _starts(counts, self.indptr.dtype)
         indices, values = (part.new_empty(int(targets[-1])) for part in (self.indices, self.values))
         given = _arrays(self.indptr, self.indices, self.values, rows, starts, bits)
         copying = [*given, least, given[2].dtype.type(scale), *_arrays(targets, indices, values)]
-        in_threads(lambda _, *part: copy_shown(*copying, *part), parts)
+        in_threads(lambda _, *part: loops.copy_shown(*copying, *part), parts)
         return SparseRows(targets, indices, values, self.width), values
 
     def slice(self, start: int, stop: int) -> SparseRows:
@@ -129,20 +133,25 @@ class SparseRows:
         if not self._compiled:
             order, starts, owners = self.transposed
             return SparseRows(starts, owners, values[order], self.shape[0])
+        from . import kernels as loops  # here: predicting from dense features must not load compiled loops
+
         # Count the entries of each column, then put every entry into its place, row by row: no sorting.
         parts = self._parts(self.shape[0], len(values))
         indptr, indices, given = _arrays(self.indptr, self.indices, values)
         counts = torch.zeros(len(parts), self.width, dtype=torch.int64)
         counted = counts.numpy()
         in_threads(
-            lambda number, first, last: count_columns(indices, counted[number], indptr[first], indptr[last]), parts
+            lambda number, first, last: loops.count_columns(indices, counted[number], indptr[first], indptr[last]),
+            parts,
         )
         starts = _starts(counts.sum(0), self.indptr.dtype)
         # Entries of earlier rows come first, so that the order does not depend on the number of threads.
         places = (starts[:-1] + counts.cumsum(0) - counts).numpy()
         owners, turned = torch.empty_like(self.indices), torch.empty_like(values)
         made = _arrays(owners, turned)
-        in_threads(lambda number, *part: sort_columns(indptr, indices, given, places[number], *made, *part), parts)
+        in_threads(
+            lambda number, *part: loops.sort_columns(indptr, indices, given, places[number], *made, *part), parts
+        )
         return SparseRows(starts, owners, turned, self.shape[0])
 
 

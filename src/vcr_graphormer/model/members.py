@@ -19,7 +19,8 @@ class Members(nn.Module):
     """`config.members` models that read the same batches, each with its own weights and dropout.
 
     While training, `forward` returns the logits of one member after the other, so that each learns alone. Otherwise it
-    returns their mean. Projected rows and tokens of all members stand side by side in the last dimension.
+    returns their mean. Projected rows and tokens of all members stand side by side in the last dimension. On a CPU,
+    members share which nodes of a step are trained without one of two paths: rows that no path reads are not projected.
 
     Parameters are those of `VCRGraphormer`.
     """
@@ -36,6 +37,11 @@ class Members(nn.Module):
         """Return the members."""
         members: list[Any] = list(self.members)
         return members
+
+    @property
+    def kinds(self) -> nn.Parameter | None:
+        """Return the embedding of kinds of the first member, if members have one."""
+        return self.all[0].kinds
 
     @property
     def gates(self) -> list[nn.Parameter]:
@@ -93,4 +99,8 @@ def make_model(config: ModelConfig, layout: Layout, **sizes: int) -> Model:
 
 
 def _mean(tensors: list[Tensor]) -> Tensor:
-    return torch.stack(tensors).mean(0)
+    """Return the mean, added in the order of the members: the bits of torch's `mean` depend on where tensors lie."""
+    total = tensors[0]
+    for tensor in tensors[1:]:
+        total = total + tensor
+    return total / len(tensors)

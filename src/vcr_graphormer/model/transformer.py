@@ -279,6 +279,11 @@ class VCRGraphormer(ListReader):
         return nn.Parameter(torch.randn(num_labels, self.config.hidden_channels) / math.sqrt(num_labels))
 
     @property
+    def all(self) -> list[VCRGraphormer]:
+        """Return the model itself, as `Members` does its members."""
+        return [self]
+
+    @property
     def gates(self) -> list[nn.Parameter]:
         """Return the gate, if paths are gated."""
         return [] if self.own is None else [self.gate]

@@ -126,13 +126,24 @@ def coarse_of(ranker: Ranker) -> NDArray[np.int32]:
     return np.where(ranker.vectors.group < clusters, ranker.vectors.group, -1).astype(np.int32)
 
 
-def share_new_node(graph: Graph, old: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+_MOST_PAIRS = 20_000_000  # of nodes that share a new one, about 1 GB of them
+
+
+def share_new_node(
+    graph: Graph, old: int, most_pairs: int = _MOST_PAIRS
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return all pairs of old nodes that link to the same new node, in both orders.
+
+    A new node has as many pairs as the square of its links. If there are more than `most_pairs`, those with most links
+    are left out: to share one of them says least.
 
     >>> share_new_node(Graph.from_edges([[0, 1, 2], [3, 3, 4]]), old=3)
     (array([0, 1]), array([1, 0]))
     """
     links = sp.csr_matrix(graph.to_scipy()[:old, old:] != 0, dtype=np.float32)
+    counts = np.bincount(links.indices, minlength=links.shape[1]).astype(np.int64)
+    order = np.argsort(counts, kind="stable")
+    links = links[:, np.sort(order[np.cumsum(counts[order] ** 2) <= most_pairs])]
     pairs = sp.coo_matrix(links @ links.T)
     others = pairs.row != pairs.col
     return pairs.row[others].astype(np.int64), pairs.col[others].astype(np.int64)

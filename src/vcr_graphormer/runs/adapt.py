@@ -43,7 +43,7 @@ HIDDEN_PATH = 1 / 3  # where paths are gated, each is hidden from a third of the
 # Of many columns, such as words, others say the same as a hidden one. Of few, each says something of its own. With
 # MANY_LABELS, this took Minesweeper (7 columns) from 93.3 to 97.0 and Tolokers (10) from 83.7 to 84.4 (docs/log.md).
 FEW_COLUMNS, FEATURE_DROPOUT, EMBEDDING_DROPOUT = 100, 0.5, 0.3
-MANY_LABELS = 3000  # from which on neighbours carry the labels around them, if columns are few: else they overfit
+MANY_LABELS = 3000  # training nodes from which on neighbours carry labels, if columns are few: otherwise they overfit
 MOST_LISTED = 8  # names of columns in one note
 # Two classes, the rarer one with a smaller fraction of the training labels: ROC-AUC judges, and F1 chooses a threshold.
 UNBALANCED = 0.3
@@ -216,7 +216,7 @@ def _adapt_model(config: Config, graph: Graph, train: NDArray[np.int64]) -> tupl
     said = [text for name, text in words.items() if name in names]
     notes = [f"{', '.join(said)}: {len(train):,} training nodes"] if said else []
     if "members" in names and chosen["members"] > 1:
-        notes.append(f"{chosen['members']} models that predict together: {len(train):,} training nodes are few")
+        notes.append(f"{chosen['members']} models that predict together: {len(train):,} training nodes")
     if "own_hops" in names and chosen["own_hops"]:
         notes.append(
             f"hops are read directly: linked nodes tend to have the same class (Cohen's kappa {agreement:.2f})"
@@ -224,7 +224,10 @@ def _adapt_model(config: Config, graph: Graph, train: NDArray[np.int64]) -> tupl
     if "feature_dropout" in names and few_columns:
         notes.append(f"no dropout of features: {graph.num_features} columns are few, and each may matter")
     if "rich_labels" in names and chosen["rich_labels"]:
-        notes.append(f"neighbours carry the training labels around them: {graph.num_features} columns are few")
+        notes.append(
+            f"neighbours carry the training labels around them: {len(train):,} training nodes are many, and "
+            f"{graph.num_features} columns are few"
+        )
     return config, notes
 
 
@@ -243,9 +246,11 @@ def label_agreement(graph: Graph, train: NDArray[np.int64]) -> float:
 
     known = np.full(graph.num_nodes, -1)
     known[train] = np.asarray(graph.labels)[train]
-    nodes = train[:: -(-len(train) // MOST_COMPARED)]
-    edges = graph.to_scipy()[nodes].tocoo()
-    sources, targets = nodes[edges.row], edges.col
+    nodes = train[:: max(1, -(-len(train) // MOST_COMPARED))]
+    starts = np.asarray(graph.indptr[nodes], dtype=np.int64)
+    counts = np.asarray(graph.indptr[nodes + 1], dtype=np.int64) - starts
+    arcs = np.repeat(starts + counts - np.cumsum(counts), counts) + np.arange(counts.sum())
+    sources, targets = np.repeat(nodes, counts), np.asarray(graph.indices[arcs])
     ours, theirs = known[sources], known[targets]
     compared = (ours >= 0) & (theirs >= 0) & (sources != targets)
     if len(np.unique(ours[compared])) < 2:  # kappa has no value for one class

@@ -394,10 +394,12 @@ class Run:
         It starts at 0.5. The size counts; the sign says nothing, for the second path may learn either. Of several
         members, the mean of the sizes.
         """
+        if self.config.model.combine != "gated":
+            return None
         gates = [gate.tanh().item() for gate in self._exact.model.gates]
         if len(gates) > 1:
             return float(np.mean(np.abs(gates)))
-        return gates[0] if gates else None
+        return gates[0]
 
     def check_finished(self) -> None:
         """Refuse a run that has no results yet."""
@@ -647,7 +649,8 @@ class Run:
     @property
     def lists_at_once(self) -> int:
         """Return the number of token lists computed at a time while explaining."""
-        return max(self.batch_size, _LISTS_AT_ONCE_CPU if self.device.type == "cpu" else _LISTS_AT_ONCE_GPU)
+        most = _LISTS_AT_ONCE_CPU if self.device.type == "cpu" else _LISTS_AT_ONCE_GPU
+        return max(1, max(self.batch_size, most) // self.config.model.members)
 
     def on(self, graph: Graph, tokens: TokenStore | None = None, refresh: str = "affected") -> Run:
         """Return a run with the same model on another graph, for example a later state of its own.

@@ -35,6 +35,7 @@ _VALUES: Mapping[str, Mapping[str, Sequence[Any]]] = {
         "dropout": _FRACTIONS,
         "attention_dropout": _FRACTIONS[:6],
         "readout": ("attention", "mean", "target"),
+        "own_hops": (False, True),
         "kind_embedding": (False, True),
         "rank_embedding": (False, True),
         "rich_tokens": (0, 1, 2),
@@ -140,7 +141,7 @@ def settle(config: Config, space: Space) -> Config:
     if not neighbours:
         plain |= {"combine": "joint", "rank_embedding": False, "label_embedding": False, "rich_labels": False}
     if plain.get("combine", model.combine) == "joint":
-        plain |= {"neighbour_dropout": 0.0, "own_dropout": 0.0}
+        plain |= {"neighbour_dropout": 0.0, "own_dropout": 0.0, "own_hops": False}
     if not model.layers:
         plain |= {"dropout": 0.0, "attention_dropout": 0.0}
         if model.readout == "target" and (tokens.hops or neighbours):  # nothing but the node would be read

@@ -652,7 +652,7 @@ class Search:
             config = changed(base, entry.settings)
             members = budget.members * config.model.members
             config = changed(config, {"model": {"members": members}})
-            title = "training the winner" if place == 1 else f"training member {place} of {len(best)}"
+            title = "training the winner" if place == 1 else f"training settings {place} of {len(best)}"
 
             def on_epoch(row: dict[str, float], title: str = title, epochs: int = config.training.epochs) -> None:
                 watch(TuningState(title, int(row["epoch"]), epochs, tuning, 0.0))

@@ -84,8 +84,8 @@ def memory_advice(batch_size: int, num_tokens: int, hidden: int) -> str:
     """Return which settings to lower, with their values."""
     return (
         f"lower training.batch_size ({batch_size}), the tokens per node ({num_tokens}: tokens.structure_tokens, "
-        f"content_tokens, link_tokens, nearest_tokens, hops) or model.hidden_channels ({hidden}); memory grows with "
-        f"their product"
+        f"content_tokens, link_tokens, nearest_tokens, hops), model.hidden_channels ({hidden}) or model.members; "
+        f"memory grows with their product"
     )
 
 

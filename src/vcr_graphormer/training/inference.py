@@ -29,8 +29,9 @@ def compute(
     was_training = model.training
     model.eval()
     order = torch.from_numpy(np.ascontiguousarray(nodes, dtype=np.int64))
-    width = model.config.hidden_channels
-    once = not inputs.streamed and inputs.num_nodes <= _BATCHES_PROJECTED * batch_size * inputs.num_tokens
+    width, members = model.config.hidden_channels, model.config.members
+    most = _BATCHES_PROJECTED * batch_size * inputs.num_tokens // members
+    once = not inputs.streamed and inputs.num_nodes <= most
     result: Tensor | None = None
     done = 0
     try:

@@ -350,7 +350,8 @@ class Trainer:
             for parameter, low in zip(parameters, worker.parameters(), strict=True):
                 parameter.grad = None if low.grad is None else low.grad.float()
         if self.config.gradient_clip:
-            torch.nn.utils.clip_grad_norm_(parameters, self.config.gradient_clip)
+            for member in self.model.all:
+                torch.nn.utils.clip_grad_norm_(member.parameters(), self.config.gradient_clip)
         self.optimizer.step()
         self.steps_taken += 1
         return loss
@@ -376,8 +377,9 @@ class Trainer:
             else:
                 weight = self.consistency * (len(part) / (COPIES * self.config.batch_size))
                 part_loss = weight * disagreement(logits.unflatten(0, (-1, COPIES)), self.target)
-            # `joint` averages the gradients of the processes, but the batch's gradient is their sum.
-            torch.autograd.backward(part_loss * self.processes.size)
+            # `joint` averages the gradients of the processes, but the batch's gradient is their sum. Likewise, the loss
+            # is the mean of the members', and each learns by its own.
+            torch.autograd.backward(part_loss * (self.processes.size * (len(logits) // len(part))))
             loss += part_loss.detach()
         torch.autograd.backward(self.joint(projected), torch.zeros_like(rows) if rows.grad is None else rows.grad)
         return loss
