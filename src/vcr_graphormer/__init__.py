@@ -37,6 +37,7 @@ _NAMES = {
     "model.batches": ("Batch", "Inputs"),
     "model.config": ("ModelConfig",),
     "model.inputs": ("make_inputs",),
+    "model.members": ("Members", "make_model"),
     "model.transformer": ("Attended", "VCRGraphormer"),
     "ranking.connections": ("Connections", "content_connections", "feature_connections", "structure_connections"),
     "ranking.exact": ("exact_pagerank",),
@@ -85,6 +86,7 @@ if TYPE_CHECKING:  # type checkers do not see names that are imported on first u
     from .model.batches import Batch, Inputs
     from .model.config import ModelConfig
     from .model.inputs import make_inputs
+    from .model.members import Members, make_model
     from .model.transformer import Attended, VCRGraphormer
     from .ranking.connections import Connections, content_connections, feature_connections, structure_connections
     from .ranking.exact import exact_pagerank
@@ -136,6 +138,7 @@ __all__ = [
     "Kind",
     "Layout",
     "LinkRanker",
+    "Members",
     "ModelConfig",
     "NewGraph",
     "NodeRanker",
@@ -181,6 +184,7 @@ __all__ = [
     "load_splits",
     "make_inputs",
     "make_lists",
+    "make_model",
     "paper_split",
     "rank",
     "resume",
