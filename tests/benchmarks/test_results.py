@@ -152,6 +152,13 @@ def test_tables_of_neighbours(study: str, page: str, monkeypatch: pytest.MonkeyP
     assert between((ROOT / "docs" / page).read_text(), study) == neighbours.table(rows, "hops only")
 
 
+def test_few_labels_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = benchmark("studies.few_labels", monkeypatch)
+    rows = study.read_rows(ROOT / "results" / "few_labels.jsonl")
+    assert sorted((row["members"], row["seed"]) for row in rows) == sorted(product((1, 5), range(10)))
+    assert between((ROOT / "docs" / "accuracy.md").read_text(), "few-labels") == study.table(rows)
+
+
 def test_inductive_table(monkeypatch: pytest.MonkeyPatch) -> None:
     study = benchmark("studies.inductive", monkeypatch)
     rows = study.read_rows(ROOT / "results" / "inductive.jsonl")

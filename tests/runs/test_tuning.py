@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -31,8 +32,9 @@ from vcr_graphormer import (
 from vcr_graphormer.base.files import read_json, read_npz
 from vcr_graphormer.base.workers import Workers
 from vcr_graphormer.runs import tuning
+from vcr_graphormer.runs.contest import CONTEST_FILE, DEFAULT, WINNER, default_wins, read_scores
 from vcr_graphormer.runs.recipes import differences
-from vcr_graphormer.runs.trials import Workbench
+from vcr_graphormer.runs.trials import Judged, Trial, Workbench
 from vcr_graphormer.runs.tuning import Budget, Plan, Search, TuningTrial, rank_entries
 from vcr_graphormer.tokens import lists
 
@@ -82,14 +84,49 @@ def test_the_run_is_that_of_the_best_trial(whole: Run, graph: Graph) -> None:
     assert best.full
     assert best.score == max(entry.score for entry in found.entries if entry.full and entry.score is not None)
     assert whole.finished
-    assert (best.settings["model"].pop("members"), whole.config.model.members) == (1, 5)  # trials train one model
-    for section, values in best.settings.items():
-        assert {name: getattr(getattr(whole.config, section), name) for name in values} == values
+    assert (best.settings["model"]["members"], whole.config.model.members) == (1, 5)  # trials train one model
+    scores = read_scores(whole.path)
+    assert scores is not None
+    if default_wins(scores, "accuracy"):
+        assert (whole.config.model.combine, whole.config.training.epochs) == ("gated", 4)
+    else:
+        for section, values in best.settings.items():
+            given = {name: value for name, value in values.items() if name != "members"}
+            assert {name: getattr(getattr(whole.config, section), name) for name in given} == given
     assert whole.config.model.hidden_channels == 16  # a setting of the caller holds in every trial
     assert {entry.settings["model"]["hidden_channels"] for entry in found.entries} == {16}
     assert not found.changes(found.entries[0])
     assert len(found.changes(found.entries[-1])) >= 1
     assert whole.predict([0]).probabilities.shape == (1, 3)
+
+
+@pytest.mark.parametrize("better", [WINNER, DEFAULT])
+def test_the_winner_is_compared_with_the_default(
+    graph: Graph, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, better: str
+) -> None:
+    """Both with the members of the last training, which the better one gets."""
+    judged: list[tuple[int, str]] = []
+
+    def score(bench: Workbench, part: Split, config: Config, **options: Any) -> Judged:
+        judged.append((config.model.members, config.model.combine))
+        right = (config.model.combine == "gated") == (better == DEFAULT)
+        return Judged(Trial(1.0, 0.5 + 0.25 * right, 1.0, 1, 1, 1.0, 0.0), 0.5 + 0.25 * right, None)
+
+    short: dict[str, Any] = {"recipes": ("hops",), "trials": 1}
+    search_in(tmp_path / "run", graph, split, **short)  # without the recipe of the default there is no contest
+    assert not (tmp_path / "run" / CONTEST_FILE).exists()
+    shutil.rmtree(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr(Workbench, "judge", score)
+        run = search_in(tmp_path / "run", graph, split, recipes=("hops", "full"), trials=1)
+    assert judged[2:] == [(5, "joint"), (5, "joint"), (5, "gated"), (5, "gated")]  # on two splits each
+    assert (run.config.model.combine, run.config.model.members) == ("gated" if better == DEFAULT else "joint", 5)
+    scores = read_scores(run.path)
+    assert scores is not None and default_wins(scores, "accuracy") == (better == DEFAULT)
+    assert search_in(run.path, graph, split, recipes=("hops", "full"), trials=1).config == run.config  # it is finished
+    (run.path / CONTEST_FILE).write_text('{"default": "good"}')
+    with pytest.raises(StoreError, match=r"contest.json is damaged"):
+        read_scores(run.path)
 
 
 def test_the_score_is_the_mean_over_redraws_of_the_split(whole: Run, graph: Graph, split: Split) -> None:
@@ -222,6 +259,7 @@ def test_workers_do_the_same_trials(grouped: Run, whole: Run, graph: Graph, spli
     assert run.metrics["val"] == grouped.metrics["val"]
     assert {title.split(":")[0] for title in titles} == {
         "training the winner",
+        "comparing the winner with the default",
         *(f"trial {number}" for number in range(1, TRIALS + 1)),
     }
 

@@ -89,11 +89,23 @@ def tune(
     except KeyboardInterrupt:
         say_error("stopped; continue with the same command")
         raise typer.Exit(INTERRUPTED) from None
-    print_leaderboard(Tuning.open(folder))
+    tuning = Tuning.open(folder)
+    print_leaderboard(tuning)
+    _print_contest(folder, tuning.metric, run.config.model.members)
     _print_ensemble(folder)
     print_history(run)
     say(f"the run lies in {run.path}")
     say(f"next: vcr-graphormer report {quoted(run.path)}")
+
+
+def _print_contest(folder: Path, metric: str, members: int) -> None:
+    from ..runs.contest import DEFAULT, WINNER, default_wins, read_scores
+
+    scores = read_scores(folder)
+    if scores is not None:
+        better = DEFAULT if default_wins(scores, metric) else WINNER
+        text = ", ".join(f"{name} {score:.4f}" for name, score in scores.items())
+        say(f"validation scores with {members} models each: {text}; trained: {better}")
 
 
 def _print_ensemble(folder: Path) -> None:

@@ -2,7 +2,8 @@
 
 A portfolio of recipes comes first, by successive halving: all with a quarter of their epochs, the better half with half
 of them, the better half of those in full. Small steps around the best follow until the time is over. Each trial trains
-one model; the last training has as many members as the default, for their mean is better whatever the settings are.
+one model; the last training has as many members as the default. Before it, the winner is compared with the default,
+both with their members (`contest.py`).
 
 Which trial comes next depends on the results of the earlier ones and on the seed, never on the clock. So a search that
 was killed goes on as if nothing had happened.
@@ -48,6 +49,7 @@ from ..training.trainer import OnEpoch, Trainer
 from .adapt import Tables, adapt, choose_members, with_epochs
 from .baselines import NONE, QUICK
 from .config import MOST_NUMBER, Config, build_tables
+from .contest import CONTEST_FILE, DEFAULT, WINNER, default_wins, judge_rivals, with_members
 from .launch import check_data, make_room, resume, train_loaded, without_nan
 from .recipes import SECTIONS, can_fit, changed, differences, fit_recipe, load_recipes
 from .run import RUN_FILE, Run
@@ -56,7 +58,8 @@ from .trials import Workbench, choose_workers
 
 ABOUT_FILE, TRIALS_FILE, MEMBERS = "tuning.json", "tuning.jsonl", "members"
 ENSEMBLE_FILE, ENSEMBLE_PREDICTIONS = "ensemble.json", "ensemble.npz"
-_KEPT = (ABOUT_FILE, TRIALS_FILE, MEMBERS, ENSEMBLE_FILE, ENSEMBLE_PREDICTIONS)
+_KEPT = (ABOUT_FILE, TRIALS_FILE, MEMBERS, ENSEMBLE_FILE, ENSEMBLE_PREDICTIONS, CONTEST_FILE)
+_DEFAULT_RECIPE = "full"
 _VERSION = 3  # 1: settings that differed from the defaults of then; 2: every trial judged on one split
 _DIVISORS = (4, 2, 1)  # of the epochs, on the rungs of successive halving
 # Fewer validation nodes judge on several splits: of 500 the standard error of 80 % is 1.8 points, of 37 it is 6.6.
@@ -122,6 +125,11 @@ class TuningTrial:
     def training_seconds(self) -> float:
         """Return the seconds of one training, without token lists."""
         return (self.seconds - self.token_seconds) / max(1, len(self.scores))
+
+    @property
+    def full_seconds(self) -> float:
+        """Return the seconds of one training with all epochs, without token lists."""
+        return self.training_seconds * _DIVISORS[min(self.rung, _FULL) - 1]
 
 
 @dataclass(frozen=True)
@@ -305,7 +313,7 @@ def tune_fixed(
     with claim(folder / ABOUT_FILE), watching(options.get("progress")) as watch:
         # Given by the user, trials have them as well.
         members = 1 if "members" in fixed.get("model", {}) else choose_members(len(split.train))
-        budget = Budget(60 * minutes, trials or math.inf, ensemble, members)
+        budget = Budget(60 * minutes, trials or math.inf, ensemble, members, len(search.splits(1)))
         if not (folder / "config.toml").is_file():  # else the last training has begun
             search.run(folder, budget, device=device, workers=workers, watch=watch)
         return search.finish(folder, budget, base=base, device=name, watch=watch)
@@ -328,18 +336,25 @@ def watching(progress: Watch | bool | None) -> Iterator[Watch]:
 
 @dataclass(frozen=True)
 class Budget:
-    """How long a search may take: seconds, trials, and trainings in the end, each of so many members."""
+    """How long a search may take: seconds, trials, and trainings in the end, each of so many members.
+
+    `splits` are those that the contest of winner and default judges on.
+    """
 
     seconds: float
     trials: float
     ensemble: int
     members: int = 1
+    splits: int = 1
 
     def left(self, tuning: Tuning) -> float:
         """Return the seconds for further trials: those not used by trials, less those of the last trainings."""
         # Trials share token lists, the last trainings make their own.
         tokens = max((entry.token_seconds for entry in tuning.entries), default=0.0)
         last = sum(self.members * entry.training_seconds + tokens for entry in tuning.best(self.ensemble))
+        if self.members > 1:  # the contest of winner and default
+            rivals = [*tuning.best(1), *[entry for entry in tuning.entries if entry.recipe == _DEFAULT_RECIPE][-1:]]
+            last += sum(self.members * self.splits * entry.full_seconds for entry in rivals)
         return self.seconds - sum(entry.wall_seconds for entry in tuning.entries) - last
 
 
@@ -647,11 +662,11 @@ class Search:
         best = tuning.best(budget.ensemble)
         if not best:
             raise TrainingError(f"no trial could be trained: {tuning.entries[0].error}")
+        if self.prefers_default(folder, budget, device=device, watch=watch):
+            best = [replace(best[0], recipe=_DEFAULT_RECIPE, settings=settings_of(self._default)), *best[:-1]]
         runs = []
         for place, entry in enumerate(best, start=1):
-            config = changed(base, entry.settings)
-            members = budget.members * config.model.members
-            config = changed(config, {"model": {"members": members}})
+            config = with_members(changed(base, entry.settings), budget.members)
             title = "training the winner" if place == 1 else f"training settings {place} of {len(best)}"
 
             def on_epoch(row: dict[str, float], title: str = title, epochs: int = config.training.epochs) -> None:
@@ -663,6 +678,31 @@ class Search:
         if len(runs) > 1:
             write_ensemble(folder, runs)
         return runs[0]
+
+    @property
+    def _default(self) -> Config:
+        return self.configs[_DEFAULT_RECIPE]
+
+    def prefers_default(self, folder: Path, budget: Budget, *, device: str, watch: Watch) -> bool:
+        """Return whether the default is better than the winner, both with the members of the last training.
+
+        Where these are one, the trials have compared them.
+        """
+        tuning = Tuning.open(folder)
+        winner = self.config_of(tuning.best(1)[0])
+        if budget.members == 1 or _DEFAULT_RECIPE not in self.configs or winner == self._default:
+            return False
+        configs = {
+            name: with_members(config, budget.members)
+            for name, config in zip((WINNER, DEFAULT), (winner, self._default), strict=True)
+        }
+
+        def on_epoch(done: int, total: int) -> None:
+            watch(TuningState("comparing the winner with the default", done, total, tuning, 0.0))
+
+        bench = Workbench(self.graph, find_device(device), winner.training.precision)
+        scores = judge_rivals(folder, bench, self.splits(1), configs, on_epoch=on_epoch)
+        return default_wins(scores, self.metric)
 
     def _train(self, folder: Path, config: Config, *, device: str, on_epoch: OnEpoch, baselines: str) -> Run:
         """Train into a folder, or continue a training there."""
