@@ -19,7 +19,6 @@ from vcr_graphormer import (
     ModelConfig,
     ProcessError,
     Split,
-    VCRGraphormer,
     generate,
     make_inputs,
     tokenize,
@@ -27,6 +26,7 @@ from vcr_graphormer import (
 from vcr_graphormer.data.tasks import TASKS, Target
 from vcr_graphormer.errors import ConfigError
 from vcr_graphormer.model.batches import Inputs
+from vcr_graphormer.model.members import make_model
 from vcr_graphormer.training.processes import Processes
 from vcr_graphormer.training.trainer import Examples, Trainer
 
@@ -39,7 +39,7 @@ TRAINING = train_config(epochs=4, batch_size=30, warmup_steps=3, patience=9, lea
 # In "weighted" and "weighted labels" the classes have weights.
 CASES = {
     **{"classification": 20, "multilabel": 20, "regression": 20, "parts": 20, "few": 1, "bfloat16": 20},
-    **{"weighted": 20, "weighted labels": 20},
+    **{"weighted": 20, "weighted labels": 20, "members": 20},
 }
 
 
@@ -102,14 +102,15 @@ def make_trainer(
     inputs = make_inputs(graph, store, model, split.train, torch.device("cpu"), streamed=streamed)
     if case in ("multilabel", "regression", "weighted labels"):
         graph = with_task(graph, "regression" if case == "regression" else "multilabel")
-    training = replace(TRAINING, micro_batch=3 if case in ("parts", "weighted") else 0)
+    training = replace(TRAINING, micro_batch=3 if case in ("parts", "weighted", "members") else 0)
     if case == "unlabelled":
         training = replace(training, consistency=1.0)
     if case == "bfloat16":
         training = replace(training, precision="bfloat16")
     torch.manual_seed(100 + processes.rank)  # other weights everywhere: those of the first process must win
     outputs = 1 if case == "regression" else 3
-    made = VCRGraphormer(model, inputs.layout, num_features=graph.num_features, num_outputs=outputs)
+    model = replace(model, members=2 if case == "members" else 1)
+    made = make_model(model, inputs.layout, num_features=graph.num_features, num_outputs=outputs)
     labels = np.asarray(graph.labels)
     seen, judged = (Examples(part, labels[part]) for part in (split.train, split.val))
     target = Target(TASKS[graph.task])
