@@ -85,7 +85,7 @@ class ModelConfig:
         "target", "attention (target token plus weighted others), mean or target; gated: votes (of each neighbour)"
     )
     own_hops: bool = setting(
-        AUTO, "gated: the first path reads hops by attention; auto: if linked nodes mostly have one class"
+        AUTO, "gated: the first path reads hops by attention; auto: if linked nodes mostly share a class"
     )
     kind_embedding: bool = setting(True, "learn a vector per kind of token: self, each hop, each kind of neighbour")
     rank_embedding: bool = setting(True, "learn a vector per rank in each list of neighbours")
