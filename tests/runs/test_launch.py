@@ -308,7 +308,9 @@ def test_out_of_memory_says_what_to_lower(
         raise torch.cuda.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr("vcr_graphormer.training.trainer.Trainer._backward", fail)
-    message = r"lower training.batch_size \(64\), the tokens per node \(9: .*, model.hidden_channels \(16\) or model.members"
+    message = (
+        r"lower training.batch_size \(64\), the tokens per node \(9: .*, model.hidden_channels \(16\) or model.mem"
+    )
     with pytest.raises(ConfigError, match=message):
         vcr.train(graph, split, CONFIG, tmp_path / "run", device="cpu")
 
