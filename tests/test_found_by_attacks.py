@@ -19,6 +19,7 @@ from benchmarks.attacks.raw import RAW
 
 import vcr_graphormer as vcr
 from tests.support.damage import edited_manifest, put_array
+from tests.support.runs import CONFIG, named_graph
 from vcr_graphormer import Graph, GraphError, StoreError, VCRError, load_dataset
 from vcr_graphormer.cli.console import print_leaderboard
 from vcr_graphormer.cli.output import quoted
@@ -338,6 +339,26 @@ def test_checkpoints_that_lack_a_part(tmp_path: Path) -> None:
         save_tensors(tmp_path / "last.safetensors", {"a": torch.zeros(1)}, about)
         with pytest.raises(StoreError, match=f"is damaged: {message}; delete it to train from the start"):
             restore_training(trainer, tmp_path / "last.safetensors")
+
+
+def test_an_unfinished_run_whose_files_were_damaged(tmp_path: Path) -> None:
+    """A path with a zero byte, and labels that validation nodes lost."""
+
+    def stop(row: dict[str, float]) -> None:
+        raise KeyboardInterrupt
+
+    graph = named_graph()
+    with pytest.raises(KeyboardInterrupt):
+        vcr.train(graph, vcr.Split.random(graph.labels), CONFIG, tmp_path / "run", on_epoch=stop, progress=False)
+    shutil.copytree(tmp_path / "run", tmp_path / "other")
+    about = json.loads((tmp_path / "run" / "run.json").read_text())
+    (tmp_path / "run" / "run.json").write_text(json.dumps({**about, "tokens": "a\0b"}))
+    with pytest.raises(StoreError, match=r"run.json is damaged: its tokens is 'a\\x00b'"):
+        vcr.resume(tmp_path / "run", "cpu", progress=False)
+    labels = np.load(tmp_path / "other" / "graph" / "labels.npy")
+    put_array(tmp_path / "other" / "graph", "labels", np.full_like(labels, -1))
+    with pytest.raises(VCRError):
+        vcr.resume(tmp_path / "other", "cpu", progress=False)
 
 
 def test_a_name_that_is_too_long(tmp_path: Path) -> None:

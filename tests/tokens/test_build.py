@@ -149,6 +149,10 @@ def test_a_finished_store_is_reused_and_guarded(graph: Graph, train: np.ndarray,
     store = tokenize(graph, train, CONFIG, tmp_path / "t")
     stamp = (store.path / "manifest.json").stat().st_mtime_ns
     assert (tokenize(graph, train, CONFIG, tmp_path / "t").path / "manifest.json").stat().st_mtime_ns == stamp
+    (store.path / "parts").mkdir()  # left by a process that was killed after its last array
+    (store.path / "job.json").write_text("{}")
+    tokenize(graph, train, CONFIG, tmp_path / "t")
+    assert not (store.path / "parts").exists() and not (store.path / "job.json").exists()
     for other, message in (
         ((graph, train, replace(CONFIG, hops=1)), "belongs to another setting hops"),
         ((graph, train[1:], CONFIG), "belongs to another training labels, training nodes"),

@@ -81,7 +81,8 @@ class JobFolder:
     def end(self) -> None:
         """Delete what only an unfinished job needs; the result stays."""
         shutil.rmtree(self.parts, ignore_errors=True)
-        (self.path / "job.json").unlink(missing_ok=True)
+        with suppress(OSError):  # what cannot be deleted, as on a read-only disk, harms nobody
+            (self.path / "job.json").unlink(missing_ok=True)
 
     def write(self, name: str, array: Array) -> Array:
         """Write one array of the result and return it memory-mapped."""

@@ -260,6 +260,8 @@ def resume(
             return run
         if not finished and run.about.get("kinds", []) != [kind.name for kind in kinds]:
             raise ConfigError(f"{path} was begun with kinds={run.about.get('kinds', [])}: give these to resume")
+        if not finished:
+            processes.first(lambda: check_data(run.graph, run.split))
         lock = processes.first(lambda: claim(run.path / RUN_FILE))
         try:
             own = watched if processes.is_first else Watched(threads=None, progress=False)

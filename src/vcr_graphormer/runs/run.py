@@ -85,10 +85,13 @@ def versions() -> dict[str, str]:
     return installed
 
 
+_TEXTS = ("graph", "tokens", "fingerprint")  # in RUN_FILE; two of them are paths
+
+
 def _check_about(about: dict[str, Any], folder: Path) -> None:
     """Refuse a `run.json` whose values are not of the types that `train` writes."""
     right = {
-        **{name: isinstance(about[name], str) for name in ("graph", "tokens", "fingerprint")},
+        **{name: isinstance(about[name], str) and "\0" not in about[name] for name in _TEXTS},
         **{name: is_whole(about[name]) and about[name] >= 0 for name in SIZES},
         "task": isinstance(about["task"], str) and about["task"] in TASKS,
         "scale": about["scale"] is None or (isinstance(about["scale"], list) and len(about["scale"]) == 2),

@@ -81,7 +81,9 @@ def tokenize(
     identity = make_identity(graph, nodes, config=config, settings=settings, kinds=kinds)
     folder = Path(out)
     if (folder / MANIFEST).is_file():
-        return TokenStore.open(folder).check(identity)
+        store = TokenStore.open(folder).check(identity)
+        JobFolder(folder, identity).end()  # a process that was killed after its last array leaves parts
+        return store
     check_resources(graph, settings, threads=threads, folder=folder, by_path=_by_path(executor), kinds=kinds)
     all_kinds = (*kinds_of(settings), *kinds)
     with bars(progress) as show, JobFolder(folder, identity) as work:
