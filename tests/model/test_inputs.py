@@ -17,7 +17,7 @@ from vcr_graphormer.model.batches import Inputs
 from vcr_graphormer.model.config import ModelConfig
 from vcr_graphormer.model.inputs import make_inputs, residence, sparse_if_faster
 from vcr_graphormer.model.labels import label_hops, label_matrix
-from vcr_graphormer.model.matrices import Matrix, SparseRows, select
+from vcr_graphormer.model.matrices import Matrix, SparseRows, project, select
 from vcr_graphormer.training.devices import find_device
 
 CPU = torch.device("cpu")
@@ -86,6 +86,22 @@ def test_streamed_batches_are_the_same(case: tuple[Graph, TokenStore]) -> None:
         assert torch.equal(mine.labels_around, theirs.labels_around)
         for first, second in zip(mine.hops, theirs.hops, strict=True):
             np.testing.assert_array_equal(dense(first), dense(second))
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_hops_of_float16_stay_so_until_a_batch_reads_them(tmp_path: Path, streamed: bool) -> None:
+    graph = make_graph()
+    store = tokenize(graph, TRAIN, replace(CONFIG, hop_type="float16"), tmp_path / "tokens")
+    inputs = convert(graph, store, model_config(rich_tokens=1), streamed)
+    assert [matrix.dtype for matrix in (inputs.features, *inputs.hops)] == [torch.float32] + 2 * [torch.float16]  # type: ignore[union-attr]
+    nodes = torch.tensor([5, 3])
+    (batch,) = inputs.batches(nodes, 2)
+    for number, hop in enumerate(batch.hops, 1):
+        np.testing.assert_array_equal(dense(hop), np.asarray(store.hop(number), np.float32)[[5, 3]])
+        assert hop.dtype == torch.float32  # type: ignore[union-attr]
+    weight = torch.randn(graph.num_features, 4)
+    whole = project(inputs.hops[0], weight)  # as where a batch names most rows
+    torch.testing.assert_close(whole[nodes], project(batch.hops[0], weight))
 
 
 def test_batches_hold_the_features_of_the_ids(case: tuple[Graph, TokenStore]) -> None:

@@ -30,9 +30,13 @@ from vcr_graphormer import (
     structure_connections,
     tokenize,
 )
+from vcr_graphormer.base.folders import digest
 from vcr_graphormer.base.jobs import JobFolder
 from vcr_graphormer.ranking.connections import Connections
 from vcr_graphormer.tokens import build as tokens
+from vcr_graphormer.tokens.hops import Step
+from vcr_graphormer.tokens.lists import make_lists
+from vcr_graphormer.tokens.resources import needed_disk
 
 CONFIG = token_config(hops=2, clusters=4, structure_tokens=5, content_tokens=6)
 
@@ -207,6 +211,32 @@ def test_kinds_of_content_and_scores(graph: Graph, train: np.ndarray, tmp_path: 
     assert (none.num_tokens, none.ids("structure").shape) == (1, (1500, 0))
 
 
+def test_hops_of_half_the_bytes(graph: Graph, train: np.ndarray, tmp_path: Path) -> None:
+    config = replace(CONFIG, hop_type="float16")
+    half, whole = (tokenize(graph, train, one, tmp_path / one.hop_type) for one in (config, CONFIG))
+    current: Any = graph.features
+    step = Step.of(graph, CONFIG.self_loops)
+    for number in range(1, CONFIG.hops + 1):  # each hop is computed from the stored one before
+        current = (step.matrix @ np.asarray(current, np.float32)).astype(np.float16)
+        np.testing.assert_array_equal(half.hop(number), current)
+        np.testing.assert_allclose(half.hop(number), whole.hop(number), rtol=2e-3, atol=1e-3)
+    in_memory = make_lists(graph, train, config)
+    assert {name: digest(array) for name, array in in_memory.arrays.items()} == {
+        name: digest(array) for name, array in half.arrays.items()
+    }
+    with pytest.raises(StoreError, match="setting hop_type"):
+        tokenize(graph, train, CONFIG, tmp_path / "float16")
+    assert "hop_type" not in whole.config
+    sizes = [needed_disk(graph, replace(one, content="labels")) for one in (config, CONFIG)]
+    assert sizes[0] < sizes[1]
+
+
+def test_hops_too_large_for_float16(graph: Graph, train: np.ndarray, tmp_path: Path) -> None:
+    large = replace(graph, features=np.asarray(graph.features) * np.float32(1e6))
+    with pytest.raises(StoreError, match="but float16 ends at 65,504: use tokens.hop_type=float32"):
+        tokenize(large, train, replace(CONFIG, hop_type="float16"), tmp_path / "t")
+
+
 def test_sparse_hops_are_stored_sparse(tmp_path: Path) -> None:
     path = graphs.path(60).with_features("identity")
     store = tokenize(path, None, token_config(hops=2, clusters=3, content_clusters=3), tmp_path / "t")
@@ -229,6 +259,7 @@ def test_sparse_hops_are_stored_sparse(tmp_path: Path) -> None:
         ({"clusters": 9999}, ConfigError, "tokens.clusters is 9999; it must lie between 0 and the number of nodes"),
         ({"content": "colour"}, ConfigError, "tokens.content is 'colour'; it must be auto or labels or features"),
         ({"score_type": "int8"}, ConfigError, "tokens.score_type is 'int8'"),
+        ({"hop_type": "float64"}, ConfigError, "tokens.hop_type is 'float64'"),
         ({"seed": -1}, ConfigError, "seed is -1"),
     ],
 )

@@ -107,6 +107,7 @@ def test_the_next_update_goes_on_from_the_last(store: TokenStore, graphs: tuple[
         {"content": "links", "distinct": False},
         {"content_tokens": 0},
         {"self_loops": True},
+        {"hop_type": "float16"},
     ],
 )
 def test_every_kind(graphs: tuple[Graph, Graph], change: dict[str, Any], tmp_path: Path) -> None:

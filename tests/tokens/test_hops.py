@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import graphs, naive
-from vcr_graphormer import ConfigError, Graph, GraphError, generate, hop_features
+from vcr_graphormer import ConfigError, Graph, GraphError, StoreError, generate, hop_features
 from vcr_graphormer.tokens import hops
 
 
@@ -52,6 +52,21 @@ def test_dense_products_have_the_bits_of_scipys(kind: str, threads: int, dtype: 
     features: np.ndarray = np.random.default_rng(0).standard_normal((300, 7)).astype(dtype)
     (found,) = hops.propagate(step, features, threads)
     np.testing.assert_array_equal(found, (step.matrix @ features).astype(np.float32))
+
+
+def test_every_finite_float16_is_read_exactly() -> None:
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    every = every[np.isfinite(every)][None]
+    loops = hops.Step.of(Graph.from_edges(np.empty((2, 0), np.int64), 1), self_loops=True)  # one node: P = 1
+    np.testing.assert_array_equal(loops.times_dense(every, range(1), threads=1), every.astype(np.float32))
+
+
+def test_numbers_of_another_type() -> None:
+    block = np.array([[1.0, 65504.0], [1e-9, 0.1]], np.float32)
+    assert hops.to_type(block, "float16").tolist() == [[1.0, 65504.0], [0.0, 0.0999755859375]]
+    assert hops.to_type(block, "float32") is block
+    with pytest.raises(StoreError, match="a hop holds the number 7e\\+04, but float16 ends at 65,504: use tokens.hop"):
+        hops.to_type(block + np.float32([0, 4496]), "float16")
 
 
 def test_sparse_stays_sparse_while_smaller() -> None:

@@ -75,7 +75,8 @@ def make_inputs(
         features = kept.once(("features for a CPU",), partial(sparse_if_faster, features))
     matrices: dict[str, Any] = {"features": features}
     self_loops = lists.settings.self_loops
-    matrices |= {f"hop {number} {self_loops}": lists.hop(number) for number in range(1, lists.num_hops + 1)}
+    made_by = f"{self_loops} {lists.settings.hop_type}"
+    matrices |= {f"hop {number} {made_by}": lists.hop(number) for number in range(1, lists.num_hops + 1)}
     if model.adjacency_rows:
         matrices["adjacency"] = kept.once(("adjacency rows",), partial(adjacency_rows, graph))
     there = {key[0] for key in kept.results if key[1:3] == (device, dtype)}
@@ -146,7 +147,8 @@ def to_matrix(matrix: Any, home: torch.device, *, dtype: torch.dtype | None, den
     width = matrix.shape[1]
     extra = -width % _ALIGNED if dense else 0
     if not sp.issparse(matrix):
-        tensor = _tensor(matrix, home, dtype=dtype or torch.float32)
+        # In main memory float16 may be a memory map: it stays, and `select` converts the rows of a batch.
+        tensor = _tensor(matrix, home, dtype=dtype or (None if matrix.dtype == np.float16 else torch.float32))
         return F.pad(tensor, (0, extra)) if extra else tensor
     is_small = max(matrix.nnz, width) <= torch.iinfo(torch.int32).max
     index_type = torch.int32 if is_small else torch.int64

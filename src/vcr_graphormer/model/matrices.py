@@ -230,6 +230,8 @@ def project(matrix: Rows, weight: Tensor, dropout: float = 0.0) -> Tensor:
         rows, values = matrix.drop(dropout)
         product: Tensor = _SparseProduct.apply(weight, rows, values)  # type: ignore[no-untyped-call]
         return product
+    if matrix.dtype == torch.float16 and matrix.device.type == "cpu":
+        matrix = matrix.float()
     if matrix.shape[1] > len(weight):  # `to_matrix` has padded it
         weight = F.pad(weight, (0, 0, 0, matrix.shape[1] - len(weight)))
     return apply_dropout(matrix, dropout).to(weight.dtype) @ weight
@@ -246,10 +248,13 @@ def row_sums(matrix: Rows) -> Tensor:
 
 
 def select(matrix: Rows, rows: Tensor) -> Matrix:
-    """Return the given rows of a dense or sparse matrix."""
+    """Return the given rows of a dense or sparse matrix; in main memory those of float16 as float32."""
     if isinstance(matrix, Selection):
         return matrix.source.select(matrix.rows[rows])
-    return matrix.select(rows) if isinstance(matrix, SparseRows) else torch.index_select(matrix, 0, rows)
+    if isinstance(matrix, SparseRows):
+        return matrix.select(rows)
+    chosen = torch.index_select(matrix, 0, rows)
+    return chosen.float() if chosen.dtype == torch.float16 and chosen.device.type == "cpu" else chosen
 
 
 def choose(matrix: Matrix, rows: Tensor) -> Rows:

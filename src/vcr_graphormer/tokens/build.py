@@ -29,7 +29,7 @@ from ..ranking.ranker import NodeRanker
 from .adapt import adapt_tokens
 from .config import TokenConfig
 from .distinct import leave_repeats_out, places_before
-from .hops import Step, propagate
+from .hops import Step, propagate, to_type
 from .kinds import Kind, Train, kinds_of, resolve
 from .lists import SPARSE_PARTS, coarse_clusters, hop_arrays, open_hop, preparation
 from .resources import check_resources
@@ -309,7 +309,9 @@ class _Job:
         """Stream dense blocks to the file. Sparse ones are joined in memory, for they are smaller than a dense hop."""
         first = next(blocks)
         if not sp.issparse(first):
-            return {f"hop_{hop}": self.work.write_blocks(f"hop_{hop}", shape, "float32", chain([first], blocks))}
+            dtype = self.config.hop_type
+            numbers = (to_type(block, dtype) for block in chain([first], blocks))
+            return {f"hop_{hop}": self.work.write_blocks(f"hop_{hop}", shape, dtype, numbers)}
         matrix = sp.vstack([first, *blocks], format="csr")
         matrix.sort_indices()
         return {name: self.work.write(name, array) for name, array in hop_arrays(hop, matrix).items()}

@@ -12,10 +12,10 @@ from ..ranking.exact import TOLERANCE, check_restart, check_tolerance
 
 CHOICES_OF_PARTITIONERS = ("auto", *PARTITIONERS)
 CONTENTS = ("auto", "labels", "features", "links")
-SCORE_TYPES = ("float32", "float16")
+NUMBER_TYPES = ("float32", "float16")  # of stored scores and hops
 
 # Settings that are younger than the first stores, at the value that changes nothing. That value is not stored.
-YOUNGER: Mapping[str, Any] = {"link_tokens": 0, "nearest_tokens": 0, "distinct": False}
+YOUNGER: Mapping[str, Any] = {"link_tokens": 0, "nearest_tokens": 0, "distinct": False, "hop_type": "float32"}
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,8 @@ class TokenConfig:
         Whether hops run on the graph with self-loops.
     score_type : str
         How scores are stored: `float32` or `float16`.
+    hop_type : str
+        How dense hops are stored: `float32` or `float16`, which is half as large. Sparse hops are float32.
     seed : int
         Seed of METIS and k-means.
     """
@@ -73,6 +75,7 @@ class TokenConfig:
     content_clusters: int = setting(AUTO, "k-means clusters where content is features (ŝ); auto: by nodes")
     self_loops: bool = setting(True, "compute hops on the graph with self-loops")
     score_type: str = setting("float32", "how scores are stored: float32 or float16")
+    hop_type: str = setting("float32", "how dense hops are stored: float32, or float16 for half of the bytes")
     seed: int = setting(0, "seed of METIS and k-means")
 
     def check(self) -> TokenConfig:
@@ -84,7 +87,8 @@ class TokenConfig:
         check_seed(self.seed)
         check_choice(self, "tokens", "partitioner", CHOICES_OF_PARTITIONERS)
         check_choice(self, "tokens", "content", CONTENTS)
-        check_choice(self, "tokens", "score_type", SCORE_TYPES)
+        check_choice(self, "tokens", "score_type", NUMBER_TYPES)
+        check_choice(self, "tokens", "hop_type", NUMBER_TYPES)
         return self
 
     def to_dict(self) -> dict[str, Any]:

@@ -37,7 +37,7 @@ from ..ranking.pagerank import Ranker
 from ..ranking.ranker import Ranking, check_ranking
 from .build import make_identity, tokenize
 from .distinct import leave_repeats_out, places_before
-from .hops import Step, take_rows
+from .hops import Step, take_rows, to_type
 from .kinds import CONTENT, STRUCTURE, Kind, kinds_of
 from .lists import TokenLists, coarse_clusters, hop_arrays, make_lists, preparation
 from .store import FORMAT_VERSION, KIND, TokenStore
@@ -250,7 +250,7 @@ class Update:
         sets = [self.growth.new] * hops if self.refresh == NEW else self.growth.around(hops)
         if not hops:
             return
-        step = Step.of(self.graph, self.store.settings.self_loops)
+        step, dtype = Step.of(self.graph, self.store.settings.self_loops), self.store.settings.hop_type
         current: Any = self.graph.features
         for number, rows in enumerate(sets, start=1):
             old: Any = self.store.hop(number)
@@ -261,7 +261,7 @@ class Update:
             ):
                 # Most rows change: computing all of them is quicker than picking, and gives the others the same bits.
                 every, whole = range(self.graph.num_nodes), take_rows(current, np.arange(self.graph.num_nodes))
-                current = step.times_dense(whole, every, threads=default_threads(self.threads))
+                current = to_type(step.times_dense(whole, every, threads=default_threads(self.threads)), dtype)
                 yield number, current
                 continue
             product = step.times_rows(current, rows)
@@ -269,7 +269,7 @@ class Update:
                 current = patched_csr(old, rows, sp.csr_matrix(product), num_rows=self.graph.num_nodes)
             else:
                 dense = product.toarray() if sp.issparse(product) else product
-                current = Patched(old, rows, dense.astype(np.float32, copy=False), self.graph.num_nodes)
+                current = Patched(old, rows, to_type(dense, dtype), self.graph.num_nodes)
             yield number, current
 
     def arrays(self) -> dict[str, Array]:
@@ -359,7 +359,7 @@ def update(
         for number, hop in job.hops():
             if isinstance(hop, Patched):
                 shape = (hop.num_rows, *hop.old.shape[1:])
-                arrays[f"hop_{number}"] = work.write_blocks(f"hop_{number}", shape, "float32", hop.blocks())
+                arrays[f"hop_{number}"] = work.write_blocks(f"hop_{number}", shape, hop.old.dtype.str, hop.blocks())
             else:
                 arrays |= {name: work.write(name, array) for name, array in hop_arrays(number, hop).items()}
             show("hop features", number, store.num_hops)

@@ -16,7 +16,7 @@ from ..base.checks import Array, is_whole
 from ..base.patched import Patched
 from ..data.contract import Features
 from ..data.graph import Graph
-from ..errors import ConfigError, GraphError
+from ..errors import ConfigError, GraphError, StoreError
 
 ENTRIES_AT_ONCE = 1 << 24  # entries of a dense block: 64 MiB of float32 are the working memory of one step
 SAMPLED_ROWS = 512  # rows that show whether a hop is sparse; chosen by hand, the gain on Physics is in docs/log.md
@@ -91,7 +91,9 @@ class Step:
         from ..ranking.kernels.scans import arc_weights
 
         weights = arc_weights(self.graph)
-        product = np.zeros((len(rows), features.shape[1]), dtype=features.dtype)
+        is_half = features.dtype == np.float16
+        product = np.zeros((len(rows), features.shape[1]), dtype=np.float32 if is_half else features.dtype)
+        source = features.view(np.uint16) if is_half else features  # numba has no float16: the loop reads its bits
         indptr, indices = np.asarray(self.graph.indptr), np.asarray(self.graph.indices)
         arcs = np.linspace(indptr[rows.start], indptr[rows.stop], threads + 1)
         cuts = np.clip(np.searchsorted(indptr, arcs[1:-1]), rows.start, rows.stop)
@@ -100,7 +102,7 @@ class Step:
         def compute(thread: int) -> None:
             first, last = bounds[thread], bounds[thread + 1]
             block = product[first - rows.start : last - rows.start]
-            add_rows(indptr, indices, weights, self.left, self.right, self.self_loops, features, first, block)
+            add_rows(indptr, indices, weights, self.left, self.right, self.self_loops, source, first, block)
 
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(compute, range(threads)))
@@ -109,9 +111,7 @@ class Step:
 
 def take_rows(matrix: Any, rows: NDArray[np.int64]) -> Any:
     """Return some rows of features or of a hop, as float32."""
-    if isinstance(matrix, Patched):
-        return matrix.take(rows)
-    taken = matrix[rows]
+    taken = matrix.take(rows) if isinstance(matrix, Patched) else matrix[rows]
     return taken if sp.issparse(taken) else np.asarray(taken, dtype=np.float32)
 
 
@@ -155,9 +155,9 @@ def check_hops(graph: Graph, hops: int) -> None:
         raise GraphError("the graph has no features: use graph.with_features('degree') or 'identity', or hops=0")
 
 
-def next_hop(step: Step, features: Features) -> Features:
-    """Return P times the features, in memory."""
-    blocks = list(propagate(step, features))
+def next_hop(step: Step, features: Features, dtype: str = "float32") -> Features:
+    """Return P times the features, in memory; if it is dense, as numbers of this type."""
+    blocks = [to_type(block, dtype) for block in propagate(step, features)]
     product: Features = sp.vstack(blocks, format="csr") if sp.issparse(blocks[0]) else np.concatenate(blocks)
     return product
 
@@ -170,7 +170,7 @@ def propagate(step: Step, features: Features, threads: int = 1) -> Iterator[Any]
     source: Any = features
     if not sp.issparse(source):
         source = np.asarray(source)
-        if source.dtype not in (np.float32, np.float64):
+        if source.dtype not in (np.float16, np.float32, np.float64):
             source = source.astype(np.float32)
     elif not _stays_sparse(step, source):
         # Sums of sparse rows that come out dense are three times slower than dense sums (docs/log.md).
@@ -182,6 +182,25 @@ def propagate(step: Step, features: Features, threads: int = 1) -> Iterator[Any]
             yield (step.matrix[start:stop] @ source).astype(np.float32, copy=False)
         else:
             yield step.times_dense(source, range(start, stop), threads=threads)
+
+
+def to_type(hop: Any, dtype: str) -> Any:
+    """Return a block of a dense hop as numbers of this type; sparse rows stay as they are.
+
+    >>> to_type(np.array([[0.1]], np.float32), "float16").dtype.name
+    'float16'
+    """
+    if sp.issparse(hop) or hop.dtype == dtype:
+        return hop
+    with np.errstate(over="ignore"):
+        numbers = hop.astype(dtype)
+    if not np.isfinite(numbers).all():
+        largest, limit = float(np.abs(hop).max()), float(np.finfo(dtype).max)
+        raise StoreError(
+            f"a hop holds the number {largest:.3g}, but {dtype} ends at {limit:,.0f}: "
+            f"use tokens.hop_type=float32, or scale the features"
+        )
+    return numbers
 
 
 def sample_rows(graph: Graph) -> NDArray[np.int64]:

@@ -218,7 +218,8 @@ def make_lists(
     current: Any = graph.features
     for number in range(1, settings.hops + 1):
         step = kept.once(("step", settings.self_loops), partial(Step.of, graph, settings.self_loops))
-        current = kept.once(("hop", settings.self_loops, number), partial(_sorted_hop, step, current))
+        key = ("hop", settings.self_loops, settings.hop_type, number)
+        current = kept.once(key, partial(_sorted_hop, step, current, settings.hop_type))
         arrays |= hop_arrays(number, current)
     about = {**settings.to_dict(), "num_features": graph.num_features}
     return TokenLists(about, arrays, tuple((kind.name, kind.own_label_left_out) for kind in kinds))
@@ -303,8 +304,8 @@ def coarse_clusters(graph: Graph, config: TokenConfig) -> NDArray[np.int32]:
     return make(graph, config.seed, config.partitioner)
 
 
-def _sorted_hop(step: Step, features: Features) -> Features:
-    hop = next_hop(step, features)
+def _sorted_hop(step: Step, features: Features, dtype: str) -> Features:
+    hop = next_hop(step, features, dtype)
     if isinstance(hop, sp.csr_matrix):
         hop.sort_indices()
     return hop

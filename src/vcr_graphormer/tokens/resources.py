@@ -59,15 +59,15 @@ def needed_disk(graph: Graph, config: TokenConfig, by_path: bool = False, kinds:
     shared = sum(kind.ranker().saved_bytes(graph) for kind in used)
     shared += 0 if graph.folder is not None else ID_BYTES * graph.num_arcs + OFFSET_BYTES * nodes
     lists = nodes * (in_store + in_shards + len(ALWAYS) * ID_BYTES)  # and the super node of each node
-    return lists + config.hops * _hop_bytes(graph) + (shared if by_path else 0)
+    return lists + config.hops * _hop_bytes(graph, np.dtype(config.hop_type).itemsize) + (shared if by_path else 0)
 
 
-def _hop_bytes(graph: Graph) -> int:
+def _hop_bytes(graph: Graph, dense_bytes: int = DENSE_BYTES) -> int:
     """Return the bytes of the first hop, of sparse features by a sample of its rows."""
     features: Any = graph.features
     if features is None:
         return 0
-    dense = DENSE_BYTES * graph.num_nodes * graph.num_features
+    dense = dense_bytes * graph.num_nodes * graph.num_features
     if not sp.issparse(features):
         return dense
     sample = sample_rows(graph)

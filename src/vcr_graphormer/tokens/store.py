@@ -93,7 +93,7 @@ class TokenStore(TokenLists):
 
     def _check_hop(self, name: str, shape: tuple[int, int]) -> None:
         if name in self.arrays:
-            check_form(self.arrays[name], "float32", shape, name=name)
+            check_form(self.arrays[name], self.settings.hop_type, shape, name=name)
             if not all_finite(self.arrays[name]):
                 raise GraphError(f"{name} must be finite")
             return

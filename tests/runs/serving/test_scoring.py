@@ -118,6 +118,7 @@ def test_new_nodes_are_predicted_as_on_the_bigger_graph(run: vcr.Run, scorer: Sc
         {"structure_tokens": 0, "content_tokens": 0, "rich_tokens": 0},
         {"hops": 0, "rich_tokens": 0, "clusters": 0},
         {"normalize_rows": True, "score_type": "float16"},
+        {"hop_type": "float16"},
     ],
     ids=lambda settings: ", ".join(f"{name}={value}" for name, value in settings.items()),
 )

@@ -25,7 +25,7 @@ from ...ranking.live_rankers import LiveLinks, LiveNearest, LivePageRank, join_n
 from ...ranking.pagerank import Ranker
 from ...tokens.distinct import leave_repeats_out, places_before
 from ...tokens.growth import Rankers
-from ...tokens.hops import normalized_adjacency
+from ...tokens.hops import normalized_adjacency, to_type
 from ...tokens.kinds import Kind
 from ...tokens.store import TokenStore
 from ..run import Run
@@ -214,7 +214,10 @@ class LiveTokens:
         current = self.features
         for rows in self.hops:
             taken = current.take(needed)
-            product = step @ (taken if sp.issparse(taken) else np.asarray(taken, dtype=np.float32))
+            product: Any = step @ (taken if sp.issparse(taken) else np.asarray(taken, dtype=np.float32))
+            if not rows.is_sparse:
+                dense = product.toarray() if sp.issparse(product) else product
+                product = to_type(dense, self.run.store.settings.hop_type)
             rows.extend(product)
             current = rows
 
