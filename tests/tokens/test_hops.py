@@ -66,7 +66,7 @@ def test_numbers_of_another_type() -> None:
     assert hops.to_type(block, "float16").tolist() == [[1.0, 65504.0], [0.0, 0.0999755859375]]
     assert hops.to_type(block, "float32") is block
     with pytest.raises(StoreError, match="a hop holds the number 7e\\+04, but float16 ends at 65,504: use tokens.hop"):
-        hops.to_type(block + np.float32([0, 4496]), "float16")
+        hops.to_type(block + np.array([0, 4496], np.float32), "float16")
 
 
 def test_sparse_stays_sparse_while_smaller() -> None:

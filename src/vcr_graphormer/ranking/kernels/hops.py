@@ -14,18 +14,18 @@ _SIGN, _REST = np.uint32(1 << 15), np.uint32((1 << 15) - 1)
 _SIGN_UP, _REST_UP, _SCALE = np.uint32(16), np.uint32(13), np.float32(2.0**112)
 
 
-def value(number):  # type: ignore[no-untyped-def]
+def value(number):
     """Return a number as it is, and the float16 whose bits are a uint16 as float32; not for infinity and NaN."""
     return number
 
 
 # Numba compares the signatures of both functions, so that neither has types.
 @overload(value)
-def _value(number):  # type: ignore[no-untyped-def]
+def _value(number):
     if number != nb.uint16:
         return lambda number: number
 
-    def from_bits(number):  # type: ignore[no-untyped-def]
+    def from_bits(number):
         bits = np.uint32(number)
         moved = np.uint32((bits & _SIGN) << _SIGN_UP | (bits & _REST) << _REST_UP)  # numba counts in 64 bits
         return moved.view(np.float32) * _SCALE
@@ -57,6 +57,6 @@ def add_rows(
 
 
 @nb.njit(nogil=True, cache=True)
-def _add(factor: Any, row: Any, out: Any) -> None:
+def _add(factor, row, out):
     for j in range(len(out)):
-        out[j] += factor * value(row[j])
+        out[j] += factor * value(row[j])  # type: ignore[no-untyped-call]
