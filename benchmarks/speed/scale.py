@@ -1,6 +1,7 @@
 """Time and memory of the whole pipeline on generated graphs of Amazon2M's shape, from METIS to training steps.
 
     python -m benchmarks scale --sizes 0.01 0.1 1          size 1 takes half an hour on two cores
+    python -m benchmarks scale --sizes 1 --threads 16 --device cuda --partitioner kaminpar --steps 0
 
 At size 1 the graph has 2.45 million nodes, 61.9 million edges, 100 features and 47 classes; the settings are the
 authors' for Amazon2M. Token lists and training have a process of their own for each size, so that their peak memory is
@@ -16,6 +17,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,17 +53,27 @@ def make_graph(size: float, folder: Path, seed: int = 0) -> None:
     graph.save(folder, overwrite=True)
 
 
-def measure(size: float, folder: Path, threads: int | None) -> dict[str, Any]:
-    """Return seconds and peak memory of every stage before training."""
+def measure(
+    size: float, folder: Path, threads: int | None, device: str = "auto", partitioner: str | None = None
+) -> dict[str, Any]:
+    """Return seconds and peak memory of every stage before training.
+
+    "Writing" are the seconds in which a stage only waited for checksums and the disk; they are part of its seconds.
+    """
     start = time.perf_counter()
     graph = vcr.Graph.open(folder / "graph")
     [split] = random_splits(graph, [0])
-    config = variant_config("Amazon2M", "paper")
+    tokens = variant_config("Amazon2M", "paper").tokens
+    tokens = replace(tokens, partitioner=partitioner or tokens.partitioner)
     before = {"nodes": graph.num_nodes, "edges": graph.num_edges, "open": time.perf_counter() - start}
-    store = vcr.tokenize(graph, split.train, config.tokens, folder / "tokens", threads, progress=_print_progress)
+    store = vcr.tokenize(
+        graph, split.train, tokens, folder / "tokens", threads, progress=_print_progress, device=device
+    )
     row: dict[str, Any] = {"size": size, **before, "before training": time.perf_counter() - start}
     stages = json.loads((store.path / "stages.json").read_text())
     row |= {name: stage["seconds"] for name, stage in stages.items()}
+    row["writing"] = sum(stage.get("writing", 0.0) for stage in stages.values())
+    row["not in a stage"] = row["before training"] - row["open"] - sum(stage["seconds"] for stage in stages.values())
     row["both rankings"] = sum(stages[name]["seconds"] for name in RANKINGS)
     row["visits per node"] = sum(stages[name]["visits"] for name in RANKINGS) / graph.num_nodes
     row["peak gigabytes"] = max(stage["peak_bytes"] for stage in stages.values()) / 1e9
@@ -182,10 +194,11 @@ def _bytes(value: float) -> str:
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the options of this benchmark."""
-    parser = new_parser(__doc__, data=False, out="results/scale.json")
+    parser = new_parser(__doc__, data=False, device=True, out="results/scale.json")
     parser.add_argument("--sizes", type=float, nargs="+", default=(0.01, 0.1, 1.0), help="fractions of Amazon2M")
-    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=10, help="of training, on the CPU; 0: none is measured")
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--partitioner", help="as in tokens.partitioner; default: as in the preset")
     parser.add_argument("--folder", type=Path, default=Path("data/scale"), help="for graph and store (15 GB at size 1)")
     parser.add_argument("--keep", action="store_true", help="keep graph and store")
     parser.add_argument("--tables", action="store_true", help="only print the tables of the documentation")
@@ -205,10 +218,14 @@ def main() -> None:
         shutil.rmtree(folder / "tokens", ignore_errors=True)
         if not (folder / "graph" / "manifest.json").is_file():
             print(f"size {size:g}: generate the graph", flush=True)
+            start = time.perf_counter()
             in_a_process(make_graph, size, folder / "graph")
+            print(f"size {size:g}: generated and saved in {time.perf_counter() - start:.0f} s", flush=True)
         print(f"size {size:g}: measure", flush=True)
-        rows[size] = in_a_process(measure, size, folder, arguments.threads)
-        rows[size] |= in_a_process(train, folder, arguments.steps)
+        how = arguments.threads, arguments.device, arguments.partitioner
+        rows[size] = in_a_process(measure, size, folder, *how)
+        if arguments.steps:
+            rows[size] |= in_a_process(train, folder, arguments.steps)
         if not arguments.keep:
             shutil.rmtree(folder)
         measured = {key: value for key, value in rows[size].items() if not isinstance(value, dict)}

@@ -57,14 +57,19 @@ def replace_file(path: Path) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
+        synchronize(temporary)
         temporary.replace(path)
     except OSError as error:
         raise _cannot_write(path, error) from error
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def synchronize(file: Path) -> None:
+    """Wait until the content of a file is on the disk."""
+    with file.open("rb+") as handle:
+        os.fsync(handle.fileno())
 
 
 def write_json(file: Path, content: Mapping[str, Any]) -> None:

@@ -46,12 +46,42 @@ def digest(*arrays: Array | None) -> str:
             continue
         if array.dtype.hasobject:
             raise StoreError(f"an array of type {array.dtype} cannot be hashed: convert it to a plain dtype first")
-        state.update(f"{array.dtype.newbyteorder('<').str}{array.shape};".encode())
+        state.update(_form(array.dtype, array.shape))
         flat = array.reshape(-1)
         for start in range(0, flat.size, _HASH_BLOCK):
-            block = flat[start : start + _HASH_BLOCK]
-            state.update(np.ascontiguousarray(block, dtype=block.dtype.newbyteorder("<")).view(np.uint8).data)
+            state.update(_hashed(flat[start : start + _HASH_BLOCK]))
     return state.hexdigest()
+
+
+class Digest:
+    """The hash that `digest` returns of one array, computed from its parts in their order.
+
+    >>> half = Digest(np.dtype(np.int32), (4,))
+    >>> for part in np.arange(4, dtype=np.int32).reshape(2, 2):
+    ...     half.add(part)
+    >>> half.text() == digest(np.arange(4, dtype=np.int32))
+    True
+    """
+
+    def __init__(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+        self._state = hashlib.blake2b(_form(dtype, shape), digest_size=16)
+
+    def add(self, part: Array) -> None:
+        """Add the next part. Other threads can work meanwhile."""
+        self._state.update(_hashed(part))
+
+    def text(self) -> str:
+        """Return the hash of all parts so far."""
+        return self._state.hexdigest()
+
+
+def _form(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    return f"{dtype.newbyteorder('<').str}{shape};".encode()
+
+
+def _hashed(part: Array) -> memoryview:
+    """Return the bytes of an array, the same on every machine."""
+    return np.ascontiguousarray(part, dtype=part.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).data
 
 
 def differences(first: Mapping[str, str], second: Mapping[str, str]) -> list[str]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,10 +20,12 @@ import numpy as np
 from .. import __version__
 from ..errors import StoreError
 from .checks import Array, is_number
-from .files import claim, read_json, replace_file, write_array, write_json
-from .folders import differences, digest
+from .files import claim, read_json, replace_file, synchronize, write_array, write_json
+from .folders import Digest, differences, digest
 from .machine import peak_memory, reset_peak_memory
 from .mapping import map_array
+
+_BLOCKS_WAITING = 2  # to be hashed and written while the next one is computed
 
 Progress = Callable[[str, int, int], None]
 
@@ -41,7 +46,9 @@ class JobFolder:
         self.path, self.parts = path, path / "parts"
         self.identity = {**identity, "package version": __version__}
         self.checksums: dict[str, str] = {}
+        self.waited = 0.0  # seconds that the job could not go on before arrays were hashed and written
         self._lock: Any = None
+        self._changing, self._owner = threading.Lock(), threading.get_ident()
 
     def __enter__(self) -> JobFolder:
         job = self.path / "job.json"
@@ -86,23 +93,54 @@ class JobFolder:
 
     def write(self, name: str, array: Array) -> Array:
         """Write one array of the result and return it memory-mapped."""
-        write_array(self._file(name), array)
-        return self._remember(name)
+        with self.waiting():
+            write_array(self._file(name), array)
+            return self._remember(name, digest(map_array(self._file(name))))
 
     def write_blocks(self, name: str, shape: tuple[int, ...], dtype: str, blocks: Iterable[Any]) -> Array:
-        """Write one array in blocks of rows, so that it never lies in memory whole, and return it memory-mapped."""
-        with replace_file(self._file(name)) as temporary, temporary.open("wb") as file:
-            header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
+        """Write one array in blocks of rows, so that it never lies in memory whole, and return it memory-mapped.
+
+        Two threads hash and write a block while the next ones are computed. Several arrays can be written at once.
+        """
+        numbers = np.dtype(dtype)
+        checksum, rows = Digest(numbers, tuple(map(int, shape))), 0
+        waiting: deque[list[Future[None]]] = deque()
+
+        def settle(most: int) -> None:
+            with self.waiting():
+                while len(waiting) > most:
+                    for future in waiting.popleft():
+                        future.result()
+
+        with replace_file(self._file(name)) as temporary, ExitStack() as stack:
+            file = stack.enter_context(temporary.open("wb"))
+            header = {"descr": np.lib.format.dtype_to_descr(numbers), "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, header)
-            rows = 0
+            hasher, writer = (stack.enter_context(ThreadPoolExecutor(1, f"vcr-{work}")) for work in ("hash", "write"))
             for block in blocks:
-                np.ascontiguousarray(block, dtype=dtype).tofile(file)
+                part = np.ascontiguousarray(block, dtype=dtype)
+                waiting.append([hasher.submit(checksum.add, part), writer.submit(part.tofile, file)])
                 rows += len(block)
+                settle(_BLOCKS_WAITING)
+            settle(0)
+            stack.close()
+            with self.waiting():  # `replace_file` would do so, but its time would not count
+                synchronize(temporary)
         if rows != shape[0]:
             raise StoreError(
                 f"{self._file(name)} got {rows} rows instead of {shape[0]}: delete {self.path}, start again"
             )
-        return self._remember(name)
+        return self._remember(name, checksum.text())
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Add the time of a block of code to `waited`, if it runs in the thread that holds the folder."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            if threading.get_ident() == self._owner:
+                self.waited += time.perf_counter() - start
 
     def open(self, name: str) -> Array | None:
         """Return a finished array of the result; None if it is not finished or has changed since."""
@@ -115,10 +153,11 @@ class JobFolder:
             return None
         return array if digest(array) == self.checksums[name] else None
 
-    def _remember(self, name: str) -> Array:
+    def _remember(self, name: str, checksum: str) -> Array:
         array = map_array(self._file(name))
-        self.checksums[name] = digest(array)
-        write_json(self.parts / "finished.json", self.checksums)
+        with self._changing:
+            self.checksums[name] = checksum
+            write_json(self.parts / "finished.json", self.checksums)
         return array
 
     def _file(self, name: str) -> Path:
@@ -146,7 +185,7 @@ class Stages:
 
     @contextmanager
     def measure(self, stage: str) -> Iterator[dict[str, Any]]:
-        """Measure a block of code; add `visits` of the yielded dictionary to the stage's row."""
+        """Measure a block of code; add `visits`, and `writing` if it is there, of the yielded dictionary to the row."""
         reset_peak_memory()
         start = time.perf_counter()
         extra: dict[str, Any] = {}
@@ -156,6 +195,8 @@ class Stages:
             row = self.rows.setdefault(stage, {"seconds": 0.0, "visits": 0, "peak_bytes": 0})
             row["seconds"] += time.perf_counter() - start
             row["visits"] += int(extra.get("visits", 0))
+            if "writing" in extra:
+                row["writing"] = row.get("writing", 0.0) + extra["writing"]
             row["peak_bytes"] = max(row["peak_bytes"], peak_memory())
             with suppress(StoreError), replace_file(self.file) as temporary:
                 temporary.write_text(json.dumps(self.rows, indent=1))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 import typer
 
 from ..errors import ConfigError
-from .options import INTERRUPTED, Chosen, Extras, Machine, Scheduler, Threads, show_reading
+from .options import INTERRUPTED, Chosen, Device, Extras, Machine, Scheduler, Threads, show_reading
 from .output import quoted, say, say_error
 from .update import keep_source
 
@@ -179,6 +179,7 @@ def _tensorboard(folder: Path) -> Any:
 def tokenize(
     data: Chosen,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the token lists.")] = Path("tokens"),
+    device: Device = "auto",
     threads: Threads = None,
     scheduler: Scheduler = None,
 ) -> None:
@@ -189,6 +190,10 @@ def tokenize(
     from ..tokens.dask import connect
     from .console import StageProgress, print_stages
 
+    if device not in ("auto", "cpu"):
+        from ..training.devices import find_device
+
+        find_device(device)
     chosen = data.load()
     try:
         # Workers before data: if one cannot be reached, the command fails before it reads a large graph.
@@ -202,9 +207,8 @@ def tokenize(
                 graph, chosen = adapted.graph, adapted.config
             train = None if split is None else split.train
             with StageProgress() as progress:
-                store = make_tokens(
-                    graph, train, chosen.tokens, out=out, threads=threads, progress=progress, executor=executor
-                )
+                how: dict[str, Any] = {"threads": threads, "progress": progress, "executor": executor, "device": device}
+                store = make_tokens(graph, train, chosen.tokens, out=out, **how)
     except KeyboardInterrupt:
         say_error(f"stopped; the same command continues from what is finished in {out}")
         raise typer.Exit(INTERRUPTED) from None

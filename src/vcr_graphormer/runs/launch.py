@@ -386,6 +386,7 @@ def _execute(run: Run, processes: Processes, *, kinds: Sequence[Kind], watched: 
                 threads=watched.get("threads"),
                 progress=progress,
                 kinds=kinds,
+                device=str(run.device),
             )
 
     processes.first(make_tokens)

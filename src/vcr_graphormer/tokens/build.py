@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,6 +30,7 @@ from ..ranking.ranker import NodeRanker
 from .adapt import adapt_tokens
 from .config import TokenConfig
 from .distinct import leave_repeats_out, places_before
+from .gpu import Product, gpu_for_hops
 from .hops import Step, propagate, to_type
 from .kinds import Kind, Train, kinds_of, resolve
 from .lists import SPARSE_PARTS, coarse_clusters, hop_arrays, open_hop, preparation
@@ -38,7 +40,24 @@ from .store import FORMAT_VERSION, KIND, TokenStore
 
 SOURCES_AT_ONCE = 4096  # sources of a shard, as few as an interruption should cost; chosen by hand
 MOST_SHARDS = 1024  # each first clears 16 bytes per node, so their number must not grow with the graph (docs/log.md)
+_HOP_STAGE = "hop features"
 _NAME_LENGTH = 8  # hexadecimal digits that tell the jobs of one folder apart
+
+
+class More(TypedDict, total=False):
+    """What `tokenize` is rarely told.
+
+    Attributes
+    ----------
+    kinds : sequence of Kind
+        More kinds of neighbours than the settings name, such as one of your own.
+    device : str
+        Where dense hops of large graphs may be computed: auto (the default: on the first GPU, if there is one), cpu,
+        cuda or cuda:N. The bits do not depend on it.
+    """
+
+    kinds: Sequence[Kind]
+    device: str
 
 
 def tokenize(
@@ -49,7 +68,7 @@ def tokenize(
     threads: int | None = None,
     progress: Progress | bool | None = None,
     executor: Executor | None = None,
-    kinds: Sequence[Kind] = (),
+    **more: Unpack[More],
 ) -> TokenStore:
     """Compute every node's token list, once, and store it.
 
@@ -71,9 +90,12 @@ def tokenize(
         as `client.get_executor()` of dask.distributed. Its workers must see `out` and the folder of the graph under the
         same path. If the graph has no folder, its edges are saved under `out` for the time of the job. On processors of
         one kind the result does not depend on the executor. It is not shut down.
-    kinds
-        More kinds of neighbours than the settings name, such as one of your own.
+    **more
+        `kinds` and `device`, as in `More`.
     """
+    if unknown := more.keys() - More.__annotations__.keys():
+        raise TypeError(f"tokenize() got an unexpected keyword argument '{min(unknown)}'")
+    kinds, device = more.get("kinds", ()), more.get("device", "auto")
     nodes = None if train is None else np.unique(check_sources(train, graph.num_nodes, "train"))
     config = adapt_tokens(config or TokenConfig(), graph, nodes)
     settings = resolve(config, graph, nodes, kinds)
@@ -90,7 +112,7 @@ def tokenize(
         job = _Job(
             graph, nodes, config=settings, kinds=all_kinds, work=work, threads=threads, progress=show, executor=executor
         )
-        arrays = {**job.rank_all(), **job.hop_all()}
+        arrays = {**job.rank_all(), **job.hop_all(device)}
         about = {**settings.to_dict(), "num_features": graph.num_features}
         meta: dict[str, Any] = {"config": about, "identity": identity}
         if kinds:
@@ -161,6 +183,16 @@ class _Job:
             yield row
             self.progress(name, 1, 1)
 
+    @contextmanager
+    def _writing_stage(self, name: str) -> Iterator[None]:
+        """Measure a part of a stage that writes arrays, and how long it waited for that."""
+        with self.stages.measure(name) as row:
+            before = self.work.waited
+            try:
+                yield
+            finally:
+                row["writing"] = self.work.waited - before
+
     def rank_all(self) -> dict[str, Array]:
         """Return the arrays of every kind of neighbours, by name; compute those that are not finished."""
         arrays: dict[str, Array] = {}
@@ -212,7 +244,9 @@ class _Job:
             blocks: Iterable[Array] = [np.empty((num_nodes, 0))]
             if tokens:
                 blocks = (self._lists(kind, shard, earlier=earlier)[part] for shard in shards)
-            yield name, self.work.write_blocks(name, (num_nodes, width), dtype, blocks)
+            with self._writing_stage(f"{kind.name} ranking") if tokens else nullcontext():
+                array = self.work.write_blocks(name, (num_nodes, width), dtype, blocks)
+            yield name, array
         yield f"{kind.name}_assignment", self.work.write(f"{kind.name}_assignment", connections.assignment)
 
     def _lists(self, kind: Kind, shard: Shard, *, earlier: list[Array]) -> dict[str, Array]:
@@ -286,24 +320,58 @@ class _Job:
                 done += 1
                 self.progress(stage, done, total)
 
-    def hop_all(self) -> dict[str, Array]:
-        """Return the arrays of all hops, by name; compute each unfinished one from the file of the hop before."""
-        arrays: dict[str, Array] = {}
+    def hop_all(self, device: str) -> dict[str, Array]:
+        """Return the arrays of all hops, by name; compute those that are not finished."""
         if not self.config.hops:
-            return arrays
-        stage, step = "hop features", None
-        current: Any = self.graph.features
-        self.progress(stage, 0, self.config.hops)
-        for hop in range(1, self.config.hops + 1):
-            finished = self._open_hop(hop)
-            if not finished:
-                with self.stages.measure(stage):
-                    step = Step.of(self.graph, self.config.self_loops) if step is None else step
-                    finished = self._write_hop(hop, propagate(step, current, self.threads), shape=current.shape)
-            arrays |= finished
-            current = open_hop(hop, finished, current.shape)
-            self.progress(stage, hop, self.config.hops)
-        return arrays
+            return {}
+        hops = {hop: self._open_hop(hop) for hop in range(1, self.config.hops + 1)}
+        self._show_hops(hops)
+        if not all(hops.values()):
+            with self._writing_stage(_HOP_STAGE):
+                self._compute_hops(hops, device)
+        return {name: array for arrays in hops.values() for name, array in arrays.items()}
+
+    def _show_hops(self, hops: dict[int, dict[str, Array]]) -> None:
+        self.progress(_HOP_STAGE, sum(map(bool, hops.values())), len(hops))
+
+    def _compute_hops(self, hops: dict[int, dict[str, Array]], device: str) -> None:
+        """Compute each hop that is not finished from the one before; a GPU's are written while it computes the next."""
+        missing = [hop for hop, arrays in hops.items() if not arrays]
+        features: Any = self.graph.features
+        step = Step.of(self.graph, self.config.self_loops)
+        gpu = gpu_for_hops(step, len(missing), device)
+        most = 0 if gpu is None else min(gpu.most_waiting(features.shape[1]), self.threads)
+        unwritten: deque[tuple[int, Future[dict[str, Array]]]] = deque()
+        product: Product | None = None  # the hop before, if a GPU computed it
+
+        def settle(most: int) -> None:
+            while len(unwritten) > most:
+                hop, future = unwritten.popleft()
+                with self.work.waiting():
+                    hops[hop] = future.result()
+                self._show_hops(hops)
+
+        def read(hop: int) -> Any:
+            settle(0)
+            return features if hop == 0 else open_hop(hop, hops[hop], features.shape)
+
+        pool = ThreadPoolExecutor(most + 1, "vcr-hops")
+        try:
+            for hop in missing:
+                made = None
+                if gpu is not None:
+                    made = gpu.times(read(hop - 1) if product is None else product, self.config.hop_type)
+                if made is None:
+                    blocks = propagate(step, read(hop - 1), self.threads)
+                    hops[hop] = self._write_hop(hop, blocks, shape=features.shape)
+                    self._show_hops(hops)
+                else:
+                    unwritten.append((hop, pool.submit(self._write_hop, hop, made.blocks(), shape=features.shape)))
+                    settle(most)
+                product = made if hop + 1 in missing else None
+            settle(0)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def _write_hop(self, hop: int, blocks: Iterator[Any], *, shape: tuple[int, int]) -> dict[str, Array]:
         """Stream dense blocks to the file. Sparse ones are joined in memory, for they are smaller than a dense hop."""

@@ -167,14 +167,8 @@ def propagate(step: Step, features: Features, threads: int = 1) -> Iterator[Any]
 
     The result does not depend on the number of `threads`.
     """
-    source: Any = features
-    if not sp.issparse(source):
-        source = np.asarray(source)
-        if source.dtype not in (np.float16, np.float32, np.float64):
-            source = source.astype(np.float32)
-    elif not _stays_sparse(step, source):
-        # Sums of sparse rows that come out dense are three times slower than dense sums (docs/log.md).
-        source = source.toarray()
+    dense = dense_source(step, features)
+    source: Any = features if dense is None else dense
     rows, num_nodes = max(1, ENTRIES_AT_ONCE // max(1, features.shape[1])), step.graph.num_nodes
     for start in range(0, num_nodes, rows):
         stop = min(start + rows, num_nodes)
@@ -182,6 +176,15 @@ def propagate(step: Step, features: Features, threads: int = 1) -> Iterator[Any]
             yield (step.matrix[start:stop] @ source).astype(np.float32, copy=False)
         else:
             yield step.times_dense(source, range(start, stop), threads=threads)
+
+
+def dense_source(step: Step, features: Any) -> Array | None:
+    """Return features or a hop as a dense matrix of floating-point numbers; None if its product stays sparse."""
+    if sp.issparse(features):
+        # Sums of sparse rows that come out dense are three times slower than dense sums (docs/log.md).
+        return None if _stays_sparse(step, features) else features.toarray()
+    source = np.asarray(features)
+    return source if source.dtype in (np.float16, np.float32, np.float64) else source.astype(np.float32)
 
 
 def to_type(hop: Any, dtype: str) -> Any:
