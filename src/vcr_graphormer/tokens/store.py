@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from ..base.checks import REMOVED, is_whole, without_removed
 from ..base.folders import MANIFEST, check_once, differences, open_folder, verify_folder
-from ..base.machine import format_bytes
+from ..base.machine import default_threads, format_bytes
 from ..base.mapping import Closed
 from ..data.contract import all_finite, check_form, check_range, check_sparse
 from ..data.tasks import MOST_GAPPY_ID
@@ -88,8 +89,10 @@ class TokenStore(TokenLists):
         for name in [f"{kind}_reserve" for kind in kinds if f"{kind}_reserve" in arrays]:
             check_form(arrays[name], "int32", (num_nodes, arrays[name].shape[-1]), name=name)
             check_range(arrays[name], -1, num_nodes - 1, name=name)
-        for number in range(1, self.num_hops + 1):
-            self._check_hop(f"hop_{number}", (num_nodes, self.num_features))
+        shape, hops = (num_nodes, self.num_features), [f"hop_{number}" for number in range(1, self.num_hops + 1)]
+        with ThreadPoolExecutor(default_threads(None)) as pool:  # hops are most of the bytes
+            for _ in pool.map(lambda name: self._check_hop(name, shape), hops):
+                pass  # an error is raised here
 
     def _check_hop(self, name: str, shape: tuple[int, int]) -> None:
         if name in self.arrays:
