@@ -4,8 +4,8 @@
 
 All graphs have the authors' settings; PubMed and Physics have real token lists. For Amazon2M (2.45 million nodes, 100
 features, 10 hops, 5 + 5 neighbours) features and neighbours are drawn at random: a step's time depends on shapes only,
-and random neighbours are the worst case for reading. Utilisation is sampled by nvidia-smi from the first step on. The
-six steps before the clock starts, which warm up and record, lower it. Writes results/throughput-DEVICE.json.
+and random neighbours are the worst case for reading. Steps run for `--seconds`, after the first ones, which warm up and
+record. Utilisation is the mean of nvidia-smi's samples in that time. Writes results/throughput-DEVICE.json.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import cycle, repeat
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,9 @@ from benchmarks.speed.steps import (
 from vcr_graphormer.base.folders import write_manifest
 from vcr_graphormer.tokens.store import FORMAT_VERSION, KIND
 from vcr_graphormer.training.devices import choose_precision, find_device
+
+WARM_UP = 30  # steps: the readers' memory is taken from the system by then, and the step is recorded
+BATCHES = 256  # different ones
 
 
 def imitate(size: float, config: vcr.TokenConfig, folder: Path) -> tuple[vcr.Graph, vcr.TokenStore]:
@@ -90,31 +94,39 @@ def watched(device: torch.device) -> Iterator[dict[str, float]]:
 
 
 def measure(
-    graph: vcr.Graph, store: vcr.TokenStore, config: vcr.Config, device: torch.device, streamed: bool, steps: int
+    graph: vcr.Graph, store: vcr.TokenStore, config: vcr.Config, device: torch.device, streamed: bool, seconds: float
 ) -> dict[str, Any]:
-    """Return one row: full batches of random training nodes, after some steps to warm up."""
+    """Return one row: full batches of random training nodes for some seconds, after some steps to warm up."""
     [split] = random_splits(graph, [0])
     precision = choose_precision("auto", device)
     inputs = vcr.make_inputs(graph, store, config.model, split.train, device, precision, streamed)
     size, labels = min(config.training.batch_size, len(split.train)), np.asarray(graph.labels)
     config = replace(config, training=replace(config.training, batch_size=size))
     trainer = make_trainer(graph, split, config, inputs)
-    random, warm_up = np.random.default_rng(0), 6
-    parts = [torch.from_numpy(random.choice(split.train, size, replace=False)) for _ in range(steps + warm_up)]
+    random = np.random.default_rng(0)
+    parts = [torch.from_numpy(random.choice(split.train, size, replace=False)) for _ in range(BATCHES)]
     targets = [torch.from_numpy(labels[part.numpy()]).to(device) for part in parts]
-    batches: Iterator[Any] = inputs.batches_of(parts) if streamed else iter([None] * len(parts))
+    batches: Iterator[Any] = inputs.batches_of(cycle(parts)) if streamed else repeat(None)
+    todo = zip(cycle(parts), cycle(targets), batches, strict=False)
+
+    def advance() -> None:
+        part, target, batch = next(todo)
+        trainer.advance(part.to(inputs.home), target, batch)
+
     reset_peak(device)
+    for _ in range(WARM_UP):
+        advance()
+    wait(device)
     with watched(device) as sampled:
-        for number, (part, target, batch) in enumerate(zip(parts, targets, batches, strict=True)):
-            if number == warm_up:
-                wait(device)
-                start = time.perf_counter()
-            trainer.advance(part.to(inputs.home), target, batch)
+        start, steps = time.perf_counter(), 0
+        while time.perf_counter() < start + seconds:
+            advance()
+            steps += 1
         wait(device)
-        seconds = time.perf_counter() - start
+        took = time.perf_counter() - start
     row = {"graph": graph.name, "nodes": graph.num_nodes, "tokens": store.num_tokens, "batch": size}
     row |= {"inputs": "streamed" if streamed else "on the device", "precision": precision_name(precision)}
-    row |= {"steps_per_second": steps / seconds, "nodes_per_second": steps * size / seconds, **sampled}
+    row |= {"steps_per_second": steps / took, "nodes_per_second": steps * size / took, "seconds": took, **sampled}
     return row | {"inputs_gb": inputs.num_bytes / 1e9, "peak_gb": peak_gigabytes(device)}
 
 
@@ -134,7 +146,7 @@ def make_parser() -> argparse.ArgumentParser:
     """Return the options of this benchmark."""
     parser = new_parser(__doc__, device=True, graphs=("PubMed", "Physics", "Amazon2M"), more_graphs=True)
     parser.add_argument("--size", type=float, default=1.0, help="fraction of Amazon2M")
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=20.0, help="that steps run after the first ones")
     parser.add_argument("--out", type=Path, help="default: results/throughput-DEVICE.json")
     return parser
 
@@ -154,7 +166,7 @@ def main() -> None:
                 [split] = random_splits(graph, [0])
                 store = vcr.tokenize(graph, split.train, config.tokens, Path(folder) / name)
             for streamed in (False, True):
-                rows.append(rounded(measure(graph, store, config, device, streamed, arguments.steps)))
+                rows.append(rounded(measure(graph, store, config, device, streamed, arguments.seconds)))
                 print_table(rows[-1:])
     out = arguments.out or Path(f"results/throughput-{device.type}.json")
     write_result(out, {"device": device_name(device), "rows": rows})

@@ -254,11 +254,14 @@ def test_throughput_counts_steps_of_an_imitated_store(tmp_path: Path, monkeypatc
     config = replace(CONFIG, tokens=token_config(hops=2, structure_tokens=3, content_tokens=3))
     graph, store = throughput.imitate(0.001, config.tokens, tmp_path)
     assert (graph.num_nodes, store.num_tokens) == (2449, 9)
-    rows = [throughput.measure(graph, store, config, torch.device("cpu"), streamed, 3) for streamed in (False, True)]
+    for name in ("WARM_UP", "BATCHES"):
+        monkeypatch.setattr(throughput, name, 2)
+    rows = [throughput.measure(graph, store, config, torch.device("cpu"), streamed, 0.1) for streamed in (False, True)]
     assert [row["inputs"] for row in rows] == ["on the device", "streamed"]
     for row in rows:
         assert row["steps_per_second"] > 0
         assert row["nodes_per_second"] == pytest.approx(64 * row["steps_per_second"])
+        assert row["seconds"] >= 0.1
 
 
 def test_tables_are_read_both_ways(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

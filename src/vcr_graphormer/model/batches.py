@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, partial
-from typing import Any
+from functools import cache, cached_property, partial
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F  # noqa: N812
+from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
+from ..base.machine import default_threads
 from ..errors import ConfigError
 from ..tokens.layout import Layout
 from .labels import GRID, OFFSET
 from .matrices import Matrix, Rows, choose, select, slice_rows
+from .packed import pack
 
 _AHEAD = 2  # batches that wait in the background while one is in use
-_MOST_READERS = 8  # threads that read batches; chosen by hand
+_MOST_READERS = 12  # threads that read batches; chosen by hand
 # If there are at most this many rows per row that a batch names, a GPU projects all: finding the named ones costs more.
 _ROWS_PER_NAMED_ROW = 16
+Take: TypeAlias = Callable[[Matrix, Tensor], Any]  # returns some rows of a matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,6 +147,8 @@ class Inputs:
         Training labels around each node, how much of a neighbour's comes from the target, and the labels themselves.
     streamed : bool
         Whether the tensors lie in main memory or a memory map, and batches are read ahead in the background.
+    dtype : torch.dtype
+        What a GPU gets of features and hops that are streamed.
     """
 
     features: Matrix
@@ -153,6 +158,7 @@ class Inputs:
     layout: Layout
     device: torch.device
     streamed: bool = False
+    dtype: torch.dtype = torch.float32
     rich_tokens: int = 0
     label_hops: Tensor | None = None
     labels: Tensor | None = None
@@ -215,6 +221,18 @@ class Inputs:
 
         `alone` [B] says of which nodes the neighbours are not read: then their rows are not needed.
         """
+        # Streamed rows are read in the background, so they are copied here; others when they are projected.
+        take = select if self.streamed else choose
+        return self._batch(nodes, with_rows, alone, take_hops=select, take_rows=take)
+
+    def packed(self, nodes: Tensor, with_rows: bool = True) -> Batch:
+        """Return a batch whose features and hops are packed for the way to a GPU: use it after `Batch.to`."""
+        how = partial(pack, dtype=self.dtype, pinned=self.device.type == "cuda")
+        return self._batch(nodes, with_rows, None, take_hops=how, take_rows=how)
+
+    def _batch(
+        self, nodes: Tensor, with_rows: bool, alone: Tensor | None, *, take_hops: Take, take_rows: Take
+    ) -> Batch:
         nodes = nodes.to(self.home)
         ids = torch.cat([piece[nodes] for piece in self.ids], 1)
         scores = torch.cat([piece[nodes].float() for piece in self.scores], 1)
@@ -224,7 +242,7 @@ class Inputs:
         place = torch.cat([nodes[:, None], read], 1)
         rows: tuple[Rows, ...] = ()
         if with_rows:
-            place, rows = self._rows(place)
+            place, rows = self._rows(place, take_rows)
         mask = None
         if self.padded:
             shown = torch.ones(len(nodes), self.layout.first_neighbour, dtype=torch.bool, device=ids.device)
@@ -237,7 +255,7 @@ class Inputs:
             place=place,
             scores=torch.cat([self.own_scores.expand(len(nodes), -1), scores], 1),
             mask=mask,
-            hops=tuple(select(hop, nodes) for hop in self.hops),
+            hops=tuple(take_hops(hop, nodes) for hop in self.hops),
             rows=rows,
             label_hops=None if self.label_hops is None else self.label_hops[nodes],
             labels=labels,
@@ -271,7 +289,7 @@ class Inputs:
         factor = _ROWS_PER_NAMED_ROW if self.device.type == "cuda" else 1
         return not self.streamed and self.num_nodes <= named * factor
 
-    def _rows(self, place: Tensor) -> tuple[Tensor, tuple[Rows, ...]]:
+    def _rows(self, place: Tensor, take: Take) -> tuple[Tensor, tuple[Rows, ...]]:
         """Return the rows a batch needs, and `place` as indices of these rows.
 
         On a CPU every row comes once. On a GPU it comes as often as it is named: so the shape depends on the batch size
@@ -283,32 +301,30 @@ class Inputs:
             needed, index = place.flatten(), torch.arange(place.numel(), device=place.device).view_as(place)
         else:
             needed, index = torch.unique(place, return_inverse=True)
-        # Streamed rows are read in the background, so they are copied here; others when they are projected.
-        take = select if self.streamed else choose
         return index, tuple(take(source, needed) for source in self.sources)
 
     def batches(self, nodes: Tensor, size: int, with_rows: bool = True) -> Iterator[Batch]:
         """Return batches of consecutive `nodes`."""
         return self.batches_of(torch.split(nodes, size) if len(nodes) else (), with_rows)
 
-    def batches_of(self, parts: Sequence[Tensor], with_rows: bool = True) -> Iterator[Batch]:
+    def batches_of(self, parts: Iterable[Tensor], with_rows: bool = True) -> Iterator[Batch]:
         """Return a batch of the nodes of each part, in their order; streamed ones are read ahead."""
         if not self.streamed:
             return (self.batch(part, with_rows) for part in parts)
 
         def read(part: Tensor) -> Batch:
-            batch = self.batch(part, with_rows)
-            return batch.pin_memory() if self.device.type == "cuda" else batch
+            on_gpu = self.device.type == "cuda"
+            return self.packed(part, with_rows).pin_memory() if on_gpu else self.batch(part, with_rows)
 
         _ = self.padded  # computed here once, not by every reader
         # Copied when the caller asks: batches that wait must not fill a GPU too small for the inputs.
         return (batch.to(self.device) for batch in _read_ahead(read, parts))
 
 
-def _read_ahead(read: Callable[[Tensor], Batch], parts: Sequence[Tensor]) -> Iterator[Batch]:
+def _read_ahead(read: Callable[[Tensor], Batch], parts: Iterable[Tensor]) -> Iterator[Batch]:
     """Yield batches in the order of the parts, read a few ahead by threads, whose errors are raised here."""
-    readers = min(_MOST_READERS, max(1, (os.cpu_count() or 1) // 2))
-    with ThreadPoolExecutor(readers, "vcr-read-ahead") as pool:
+    readers = max(1, min(_MOST_READERS, default_threads(None) * 3 // 4))
+    with ThreadPoolExecutor(readers, "vcr-read-ahead", _alone, (_controller(),)) as pool:
         waiting: deque[Future[Batch]] = deque()
         try:
             for part in parts:
@@ -320,3 +336,14 @@ def _read_ahead(read: Callable[[Tensor], Batch], parts: Sequence[Tensor]) -> Ite
         finally:  # the caller may have stopped early
             for future in waiting:
                 future.cancel()
+
+
+def _alone(controller: ThreadpoolController) -> None:
+    """Let torch use no further threads in the thread that calls this: many readers work at a time."""
+    torch.get_num_threads()  # torch sets the number when a thread asks first, and would do so later
+    controller.limit(limits=1, user_api="openmp")
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()

@@ -21,9 +21,8 @@ from ..tokens.lists import Kept, TokenLists
 from .batches import Inputs
 from .config import ModelConfig
 from .labels import label_hops, label_matrix, label_width, labels_around
-from .matrices import Matrix, SparseRows
+from .matrices import Matrix, SparseRows, aligned
 
-_ALIGNED = 8  # columns: a GPU's fast matrix products want rows of a multiple of 16 bytes (docs/log.md)
 _FRACTION = 0.5  # of the free memory that inputs may take; the rest is for activations
 # Fraction of entries that are not zero: below it sparse rows are as fast as dense ones, and with dropout of half of the
 # features more than twice as fast (docs/log.md).
@@ -109,6 +108,7 @@ def make_inputs(
         layout=lists.layout,
         device=device,
         streamed=streamed,
+        dtype=dtype,
         rich_tokens=model.rich_tokens,
         label_hops=around,
         labels=torch.from_numpy(labels).to(home) if labels is not None and model.label_embedding else None,
@@ -145,7 +145,7 @@ def residence(matrices: list[Any], device: torch.device, dtype: torch.dtype) -> 
 def to_matrix(matrix: Any, home: torch.device, *, dtype: torch.dtype | None, dense: bool) -> Matrix:
     """Return a tensor or sparse rows; `dense` ones, for a GPU, with zero columns up to an aligned width."""
     width = matrix.shape[1]
-    extra = -width % _ALIGNED if dense else 0
+    extra = aligned(width) - width if dense else 0
     if not sp.issparse(matrix):
         # In main memory float16 may be a memory map: it stays, and `select` converts the rows of a batch.
         tensor = _tensor(matrix, home, dtype=dtype or (None if matrix.dtype == np.float16 else torch.float32))

@@ -5,6 +5,47 @@ from __future__ import annotations
 from typing import Any
 
 import numba as nb
+import numpy as np
+from numba.extending import overload
+
+_HALF, _ONE, _SIXTEEN = np.uint32(0x7FFF), np.uint32(1), np.uint32(16)
+
+
+def narrowed(number):  # type: ignore[no-untyped-def]
+    """Return a number as it is, and the float32 whose bits are a uint32 as the bits of the nearest bfloat16."""
+    return number
+
+
+# Numba compares the signatures of both functions, so that neither has types.
+@overload(narrowed)
+def _narrowed(number):  # type: ignore[no-untyped-def]
+    if number != nb.uint32:
+        return lambda number: number
+
+    def rounded(number):  # type: ignore[no-untyped-def]
+        # A bfloat16 is the first half of a float32. Halfway between two, the even one is taken.
+        odd = np.uint32(np.uint32(number >> _SIXTEEN) & _ONE)
+        return np.uint16(np.uint32(number + np.uint32(_HALF + odd)) >> _SIXTEEN)
+
+    return rounded
+
+
+@nb.njit(nogil=True, cache=True)
+def gather_rows(matrix: Any, copies: Any, rows: Any) -> None:
+    """Copy `rows[i]` of a matrix to copies[i], narrowed."""
+    for i in range(len(rows)):
+        given, made = matrix[rows[i]], copies[i]
+        for j in range(len(made)):
+            made[j] = narrowed(given[j])  # type: ignore[no-untyped-call]
+
+
+@nb.njit(nogil=True, cache=True)
+def gather_entries(indptr: Any, entries: Any, copies: Any, rows: Any, starts: Any) -> None:
+    """Copy the entries of `rows[i]` to the places from `starts[i]` on, narrowed."""
+    for i in range(len(rows)):
+        given, made = entries[indptr[rows[i]] : indptr[rows[i] + 1]], copies[starts[i] : starts[i + 1]]
+        for e in range(len(made)):
+            made[e] = narrowed(given[e])  # type: ignore[no-untyped-call]
 
 
 @nb.njit(nogil=True, cache=True)

@@ -14,7 +14,13 @@ from .dropout import dropout as apply_dropout
 from .dropout import random_bits
 from .threads import in_threads, ranges
 
+_ALIGNED = 8  # columns: a GPU's fast matrix products want rows of a multiple of 16 bytes (docs/log.md)
 _LEAST_SUM = 1e-12  # to divide by where a row is zero, and stays so
+
+
+def aligned(width: int) -> int:
+    """Return the number of columns of a dense matrix on a GPU: at least `width`, the last ones zero."""
+    return width + -width % _ALIGNED
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,13 +66,13 @@ class SparseRows:
     def _select_compiled(self, rows: Tensor) -> SparseRows:
         from . import kernels as loops  # here: predicting from dense features must not load compiled loops
 
-        starts = self._starts_of(rows)
+        starts = self.starts_of(rows)
         indices, values = (part.new_empty(int(starts[-1])) for part in (self.indices, self.values))
         arrays = _arrays(self.indptr, self.indices, self.values, rows, starts, indices, values)
         in_threads(lambda _, *part: loops.copy_rows(*arrays, *part), self._parts(len(rows), len(values)))
         return SparseRows(starts, indices, values, self.width)
 
-    def _starts_of(self, rows: Tensor) -> Tensor:
+    def starts_of(self, rows: Tensor) -> Tensor:
         """Return where each of the given rows would start in a copy, and the last one end."""
         return _starts(self.indptr[rows + 1] - self.indptr[rows], self.indptr.dtype)
 
@@ -80,7 +86,7 @@ class SparseRows:
             return chosen, apply_dropout(chosen.values, fraction)
         from . import kernels as loops  # here: predicting from dense features must not load compiled loops
 
-        rows, starts = (torch.arange(self.shape[0]), self.indptr) if rows is None else (rows, self._starts_of(rows))
+        rows, starts = (torch.arange(self.shape[0]), self.indptr) if rows is None else (rows, self.starts_of(rows))
         bits, least, scale = random_bits(int(starts[-1]), fraction)
         counts, parts = starts.new_empty(len(rows)), self._parts(len(rows), len(bits))
         counting = [*_arrays(starts, bits), least, *_arrays(counts)]
@@ -115,7 +121,8 @@ class SparseRows:
         """Return the same rows with all their zeros."""
         full = torch.zeros(self.shape, dtype=self.values.dtype, device=self.values.device)
         rows = torch.arange(self.shape[0], device=full.device)
-        full[torch.repeat_interleave(rows, self.indptr.diff().long()), self.indices.long()] = self.values
+        owners = torch.repeat_interleave(rows, self.indptr.diff().long(), output_size=len(self.indices))
+        full[owners, self.indices.long()] = self.values
         return full
 
     @cached_property
