@@ -1,11 +1,13 @@
 """A job's folder: claimed once, trusted only where checksums match, clean when done."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from vcr_graphormer import StoreError
+from vcr_graphormer.base.folders import Digest, digest
 from vcr_graphormer.base.jobs import JobFolder
 
 
@@ -32,6 +34,23 @@ def test_arrays_and_their_checksums(tmp_path: Path) -> None:
         "short.npy",
         "whole.npy",
     ]
+
+
+def test_blocks_are_hashed_and_written_by_other_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = np.random.default_rng(0).integers(0, 99, (60, 3), dtype=np.int32)
+    names = [f"number {name}" for name in range(4)]
+    with JobFolder(tmp_path / "job", {"a": "1"}) as job:
+        with ThreadPoolExecutor(4) as pool:  # several arrays at once
+            list(pool.map(lambda name: job.write_blocks(name, (60, 3), "int32", np.split(numbers, 20)), names))
+        assert job.waited == 0  # the thread that holds the folder did something else
+        assert {job.checksums[name] for name in names} == {digest(numbers)}
+        job.write_blocks("here", (60, 3), "float16", (part for part in np.split(numbers, 6)))
+        assert job.waited > 0
+        assert job.checksums["here"] == digest(numbers.astype("float16"))
+        monkeypatch.setattr(Digest, "add", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(StoreError, match=r"cannot write .*full\.npy: No space left on device"):
+            job.write_blocks("full", (60, 3), "int32", np.split(numbers, 20))
+    assert not list((tmp_path / "job").glob("*full*"))
 
 
 def test_other_jobs_and_foreign_folders(tmp_path: Path) -> None:

@@ -9,10 +9,12 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from tests.support.command import run
 from tests.support.plain import token_config
-from tests.support.runs import all_bytes
-from vcr_graphormer import ConfigError, Graph, TokenConfig, generate, tokenize
+from tests.support.runs import CONFIG, all_bytes, named_graph
+from vcr_graphormer import ConfigError, Graph, Split, TokenConfig, generate, tokenize, train
 from vcr_graphormer.base.jobs import JobFolder
+from vcr_graphormer.ranking.kernels import gpu_hops
 from vcr_graphormer.tokens import build, gpu
 from vcr_graphormer.tokens.gpu import GpuStep, gpu_for_hops
 from vcr_graphormer.tokens.hops import Step, propagate
@@ -166,6 +168,34 @@ def test_small_graphs_other_names_and_machines_without_a_driver(monkeypatch: pyt
     assert gpu_for_hops(step, 3, "cpu") is None
     monkeypatch.setattr(gpu, "_DRIVERS", ())
     assert gpu_for_hops(step, 3, "cuda") is None
+
+
+def test_a_gpu_that_fails_is_left_out_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "WORTH_A_GPU", 1)
+    monkeypatch.setattr(gpu, "_DRIVERS", (Path(),))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(gpu_hops, "HAS_TRITON", True)
+    with pytest.warns(RuntimeWarning, match="hops are computed on the CPU, because cuda:99 cannot: "):
+        assert gpu_for_hops(Step.of(example("plain")), 3, "cuda:99") is None
+    monkeypatch.setattr(gpu_hops, "HAS_TRITON", False)
+    assert gpu_for_hops(Step.of(example("plain")), 3, "cuda:99") is None
+
+
+def test_training_and_the_command_pass_the_device_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def watched(step: Step, hops: int, device: str) -> None:
+        asked.append(device)
+
+    monkeypatch.setattr(build, "gpu_for_hops", watched)
+    graph = named_graph()
+    train(graph, Split.random(graph.labels, seed=0), CONFIG, tmp_path / "run", device="cpu", progress=False)
+    given = graph.save(tmp_path / "graph")
+    for name in ("auto", "cpu"):
+        run("tokenize", "--dataset", str(given), "--out", str(tmp_path / name), "--device", name)
+    assert asked == ["cpu", "auto", "cpu"]
+    text = run("tokenize", "--dataset", str(given), "--out", str(tmp_path / "tpu"), "--device", "tpu", code=2)
+    assert "device is 'tpu'; it must be auto, cpu, cuda or cuda:N" in text
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

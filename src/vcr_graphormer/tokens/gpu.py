@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,8 +46,12 @@ def gpu_for_hops(step: Step, hops: int, device: str = "auto") -> GpuStep | None:
     place = torch.device("cuda" if device == "auto" else device)
     try:
         free, _ = torch.cuda.mem_get_info(place)
-        return GpuStep.of(step, place, int(_FRACTION * free), add_rows_on_gpu)
-    except torch.cuda.OutOfMemoryError:
+        made = GpuStep.of(step, place, int(_FRACTION * free), add_rows_on_gpu)
+        if made.free > 0:
+            made.try_out()
+        return made
+    except Exception as error:  # no C compiler for Triton, an old GPU, no memory: processors give the same numbers
+        warnings.warn(f"hops are computed on the CPU, because {place} cannot: {error}", RuntimeWarning, stacklevel=2)
         return None
 
 
@@ -126,6 +131,14 @@ class GpuStep:
         except torch.cuda.OutOfMemoryError:
             return None
 
+    def try_out(self) -> None:
+        """Compute one number, so that errors of the device and its compiler come first."""
+        import torch
+
+        numbers = torch.zeros(self.step.graph.num_nodes, 1, device=self.device)
+        self.multiply(*self.arrays, numbers, 0, numbers[:1].clone())
+        torch.cuda.synchronize(self.device)
+
     def most_waiting(self, width: int) -> int:
         """Return how many products may wait on the device to be written, beside a source and a product."""
         bytes_of_hop = max(1, 4 * self.step.graph.num_nodes * width)
@@ -147,8 +160,6 @@ class GpuStep:
 
 def _tensor(array: Any, device: torch.device) -> Tensor:
     """Return an array, which may be a memory map, as a tensor on the device; a tensor that is there as it is."""
-    import warnings
-
     import torch
 
     if isinstance(array, torch.Tensor):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,9 +90,13 @@ class TokenStore(TokenLists):
         for name in [f"{kind}_reserve" for kind in kinds if f"{kind}_reserve" in arrays]:
             check_form(arrays[name], "int32", (num_nodes, arrays[name].shape[-1]), name=name)
             check_range(arrays[name], -1, num_nodes - 1, name=name)
-        shape, hops = (num_nodes, self.num_features), [f"hop_{number}" for number in range(1, self.num_hops + 1)]
+        hops = []
+        for number in range(1, self.num_hops + 1):  # stops at the first one that is missing: a file may name any number
+            hops.append(f"hop_{number}")
+            if hops[-1] not in arrays and any(f"{hops[-1]}_{part}" not in arrays for part in SPARSE_PARTS):
+                raise GraphError(f"its manifest lacks {hops[-1]}")
         with ThreadPoolExecutor(default_threads(None)) as pool:  # hops are most of the bytes
-            for _ in pool.map(lambda name: self._check_hop(name, shape), hops):
+            for _ in pool.map(partial(self._check_hop, shape=(num_nodes, self.num_features)), hops):
                 pass  # an error is raised here
 
     def _check_hop(self, name: str, shape: tuple[int, int]) -> None:
@@ -100,10 +105,7 @@ class TokenStore(TokenLists):
             if not all_finite(self.arrays[name]):
                 raise GraphError(f"{name} must be finite")
             return
-        parts = [self.arrays.get(f"{name}_{part}") for part in SPARSE_PARTS]
-        if any(part is None for part in parts):
-            raise GraphError(f"its manifest lacks {name}")
-        data, indices, indptr = (part for part in parts if part is not None)
+        data, indices, indptr = (self.arrays[f"{name}_{part}"] for part in SPARSE_PARTS)
         check_sparse(data, indices, indptr, shape=shape, name=name)
 
     def close(self) -> None:
