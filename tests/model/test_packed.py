@@ -78,6 +78,25 @@ def test_packed_batches_are_the_batches(sparse: bool) -> None:
         torch.testing.assert_close(ours[:, : graph.num_features], expected, rtol=0, atol=0)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_batches_arrive_on_a_gpu(sparse: bool, dtype: torch.dtype) -> None:
+    graph = generate(200, 800, classes=3, features=12, seed=0)
+    graph = graph.with_features("identity") if sparse else graph
+    lists = make_lists(graph, None, token_config(hops=2, clusters=4, structure_tokens=3, content_tokens=0))
+    gpu = torch.device("cuda")
+    inputs = make_inputs(graph, lists, model_config(rich_tokens=1), np.arange(50), gpu, dtype, streamed=True)
+    parts = torch.split(torch.randperm(200), 30)
+    for part, batch in zip(parts, inputs.batches_of(parts), strict=True):
+        expected = inputs.packed(part).to(CPU)
+        for ours, theirs in zip((*batch.hops, *batch.rows), (*expected.hops, *expected.rows), strict=True):
+            assert isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)
+            assert (ours.device.type, ours.dtype) == ("cuda", dtype)
+            torch.testing.assert_close(ours.cpu(), theirs, rtol=0, atol=0)
+        assert batch.place.tolist() == expected.place.tolist()
+
+
 def test_readers_use_one_thread_each() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)

@@ -196,7 +196,8 @@ class Stages:
             row["seconds"] += time.perf_counter() - start
             row["visits"] += int(extra.get("visits", 0))
             if "writing" in extra:
-                row["writing"] = row.get("writing", 0.0) + extra["writing"]
+                before = row.get("writing", 0.0)
+                row["writing"] = extra["writing"] + (before if is_number(before) else 0.0)
             row["peak_bytes"] = max(row["peak_bytes"], peak_memory())
             with suppress(StoreError), replace_file(self.file) as temporary:
                 temporary.write_text(json.dumps(self.rows, indent=1))

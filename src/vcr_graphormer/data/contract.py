@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -11,12 +12,15 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ..base.checks import LARGEST_ID, Array, check_count, to_numpy, to_whole_numbers
+from ..base.machine import default_threads
 from ..errors import GraphError
 from .tasks import TASKS
 
 Features: TypeAlias = NDArray[np.floating[Any]] | sp.csr_matrix
 _ROWS_AT_ONCE = 1 << 16  # bounds the memory of a check of mapped features
 _ARCS_AT_ONCE = 1 << 20  # arcs of a saved graph checked at a time: what is made of them stays in the processor's cache
+
+_MOST_CHECKS = 8  # threads that do so; chosen by hand
 
 
 def check_edge_index(value: Any, num_nodes: int | None) -> tuple[NDArray[np.integer[Any]], int]:
@@ -283,9 +287,11 @@ def check_adjacency(
     # Freivalds' test: for random x and y the sums x A y and y A x differ if A is not symmetric, but for a chance of
     # some 2^-30. The random numbers of a node are hashes of its id, which is faster than to look them up.
     keys = np.random.default_rng().integers(0, 1 << 31, (2, 3), dtype=np.uint32) * 2 + 1
-    forward = backward = 0
     cuts = np.searchsorted(indptr, np.arange(0, len(indices), _ARCS_AT_ONCE), side="right") - 1
-    for first, last in pairwise(np.unique([*cuts, num_nodes]).tolist()):
+
+    def check(ends: tuple[int, int]) -> int:
+        """Check the rows from one to before the other, and return the difference of their sums."""
+        first, last = ends
         starts = indptr[first : last + 1] - indptr[first]
         nodes = np.arange(first, last, dtype=np.int32)
         neighbours = np.asarray(indices[indptr[first] : indptr[last]])
@@ -295,15 +301,18 @@ def check_adjacency(
             raise GraphError("indices is not ascending within each row")
         if (neighbours == row).any():
             raise GraphError("indices holds a self-loop")
-        if symmetric and neighbours.size:
-            used = np.flatnonzero(np.diff(starts))
-            (x, y), (x_sums, y_sums) = (
-                (_hash(nodes[used], key) for key in keys),
-                (np.add.reduceat(_hash(neighbours, key), starts[used]) for key in keys),
-            )
-            forward += int((x * y_sums).sum(dtype=np.uint32))
-            backward += int((y * x_sums).sum(dtype=np.uint32))
-    if (forward - backward) % (1 << 32):
+        if not (symmetric and neighbours.size):
+            return 0
+        used = np.flatnonzero(np.diff(starts))
+        (x, y), (x_sums, y_sums) = (
+            (_hash(nodes[used], key) for key in keys),
+            (np.add.reduceat(_hash(neighbours, key), starts[used]) for key in keys),
+        )
+        return int((x * y_sums).sum(dtype=np.uint32)) - int((y * x_sums).sum(dtype=np.uint32))
+
+    with ThreadPoolExecutor(min(default_threads(None), _MOST_CHECKS)) as pool:
+        difference = sum(pool.map(check, pairwise(np.unique([*cuts, num_nodes]).tolist())))
+    if difference % (1 << 32):
         raise GraphError("an edge of the undirected graph goes one way only")
     if weights is not None and not (all_finite(weights) and (not weights.size or weights.min() > 0)):
         raise GraphError("weights must be finite and above 0")

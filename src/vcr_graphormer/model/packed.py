@@ -71,7 +71,7 @@ def pack(matrix: Matrix, rows: Tensor, dtype: torch.dtype, *, pinned: bool) -> P
 def _numbers(source: Tensor, copies: Tensor) -> tuple[Any, Any]:
     """Return both as arrays that compiled loops take: bits where NumPy or numba does not know the type of the copy."""
     if copies.dtype == torch.bfloat16:
-        return source.numpy().view("uint32"), copies.view(torch.uint16).numpy()
+        return source.numpy().view("uint32"), copies.view(torch.int16).numpy().view("uint16")
     if copies.dtype == torch.float16:
         return source.numpy().view("uint16"), copies.numpy().view("uint16")
     return source.numpy(), copies.numpy()

@@ -23,6 +23,7 @@ from .lists import SPARSE_PARTS, TokenLists
 
 FORMAT_VERSION = 1
 KIND = "token store"
+_HOPS_AT_ONCE = 4  # hops, most of the bytes of a store, that are checked together; chosen by hand
 ALWAYS = ("structure", "content")  # kinds whose arrays every store has, even without tokens
 
 
@@ -95,7 +96,7 @@ class TokenStore(TokenLists):
             hops.append(f"hop_{number}")
             if hops[-1] not in arrays and any(f"{hops[-1]}_{part}" not in arrays for part in SPARSE_PARTS):
                 raise GraphError(f"its manifest lacks {hops[-1]}")
-        with ThreadPoolExecutor(default_threads(None)) as pool:  # hops are most of the bytes
+        with ThreadPoolExecutor(min(default_threads(None), _HOPS_AT_ONCE)) as pool:
             for _ in pool.map(partial(self._check_hop, shape=(num_nodes, self.num_features)), hops):
                 pass  # an error is raised here
 
