@@ -103,7 +103,7 @@ def test_what_does_not_fit_is_left_to_processors(monkeypatch: pytest.MonkeyPatch
     assert identity.graph.num_features == NODES
 
 
-@pytest.mark.parametrize(("free", "waiting"), [(NODES * WIDTH * 4 * 2, 0), (NODES * WIDTH * 4 * 5, 3), (1 << 30, 8)])
+@pytest.mark.parametrize(("free", "waiting"), [(NODES * WIDTH * 4 * 2, 0), (NODES * WIDTH * 4 * 5, 3), (1 << 30, 16)])
 def test_so_many_hops_wait_on_the_device(free: int, waiting: int) -> None:
     device = GpuStep.of(Step.of(example("plain")), CPU, 1 << 20, multiply)
     assert replace(device, free=free).most_waiting(WIDTH) == waiting
@@ -121,9 +121,9 @@ def test_the_store_has_the_same_bytes(
     expected = tokenize(graph, None, config, tmp_path / "processors", device="cpu")
     shown: list[tuple[str, int, int]] = []
 
-    def on_device(step: Step, hops: int, device: str) -> GpuStep:
+    def on_device(graph: Graph, loops: bool, hops: int, device: str) -> GpuStep:
         assert (hops, device) == (5, "cuda:1")
-        return replace(GpuStep.of(step, CPU, 1 << 20, multiply), free=free)
+        return replace(GpuStep.of(Step.of(graph, loops), CPU, 1 << 20, multiply), free=free)
 
     monkeypatch.setattr(build, "gpu_for_hops", on_device)
     how: dict[str, Any] = {"threads": 2, "device": "cuda:1", "progress": lambda *row: shown.append(row)}
@@ -138,9 +138,9 @@ def test_a_failed_write_ends_the_job_and_the_next_call_resumes(tmp_path: Path, m
     expected = tokenize(graph, None, config, tmp_path / "whole")
     asked: list[int] = []
 
-    def on_device(step: Step, hops: int, _: str) -> GpuStep:
+    def on_device(graph: Graph, loops: bool, hops: int, _: str) -> GpuStep:
         asked.append(hops)
-        return GpuStep.of(step, CPU, 1 << 20, multiply)
+        return GpuStep.of(Step.of(graph, loops), CPU, 1 << 20, multiply)
 
     write = JobFolder.write_blocks
 
@@ -159,15 +159,15 @@ def test_a_failed_write_ends_the_job_and_the_next_call_resumes(tmp_path: Path, m
 
 
 def test_small_graphs_other_names_and_machines_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    step = Step.of(example("plain"))
+    graph = example("plain")
     with pytest.raises(ConfigError, match="device is 'tpu'; it must be auto, cpu, cuda or cuda:N"):
-        gpu_for_hops(step, 3, "tpu")
+        gpu_for_hops(graph, True, 3, "tpu")
     monkeypatch.setattr(gpu, "GpuStep", None)  # reaching for it would fail
-    assert gpu_for_hops(step, 3) is None  # too small
+    assert gpu_for_hops(graph, True, 3) is None  # too small
     monkeypatch.setattr(gpu, "WORTH_A_GPU", 1)
-    assert gpu_for_hops(step, 3, "cpu") is None
+    assert gpu_for_hops(graph, True, 3, "cpu") is None
     monkeypatch.setattr(gpu, "_DRIVERS", ())
-    assert gpu_for_hops(step, 3, "cuda") is None
+    assert gpu_for_hops(graph, True, 3, "cuda") is None
 
 
 def test_a_gpu_that_fails_is_left_out_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,15 +176,15 @@ def test_a_gpu_that_fails_is_left_out_with_its_error(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(gpu_hops, "HAS_TRITON", True)
     with pytest.warns(RuntimeWarning, match="hops are computed on the CPU, because cuda:99 cannot: "):
-        assert gpu_for_hops(Step.of(example("plain")), 3, "cuda:99") is None
+        assert gpu_for_hops(example("plain"), True, 3, "cuda:99") is None
     monkeypatch.setattr(gpu_hops, "HAS_TRITON", False)
-    assert gpu_for_hops(Step.of(example("plain")), 3, "cuda:99") is None
+    assert gpu_for_hops(example("plain"), True, 3, "cuda:99") is None
 
 
 def test_training_and_the_command_pass_the_device_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def watched(step: Step, hops: int, device: str) -> None:
+    def watched(graph: Graph, loops: bool, hops: int, device: str) -> None:
         asked.append(device)
 
     monkeypatch.setattr(build, "gpu_for_hops", watched)
@@ -211,7 +211,7 @@ def test_a_gpu_has_the_bits_of_processors(
     if dtype == np.float32:
         features[:, 0] *= np.float32(1e-41)  # numbers below the smallest normal one
     step = Step.of(example(kind, 2000, features.astype(np.float32)), loops)
-    device = gpu_for_hops(step, 2)
+    device = gpu_for_hops(step.graph, loops, 2)
     assert device is not None
     product = device.times(features)
     assert product is not None

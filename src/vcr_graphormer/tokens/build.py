@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,7 +30,7 @@ from ..ranking.ranker import NodeRanker
 from .adapt import adapt_tokens
 from .config import TokenConfig
 from .distinct import leave_repeats_out, places_before
-from .gpu import Product, gpu_for_hops
+from .gpu import GpuStep, Product, gpu_for_hops
 from .hops import Step, propagate, to_type
 from .kinds import Kind, Train, kinds_of, resolve
 from .lists import SPARSE_PARTS, coarse_clusters, hop_arrays, open_hop, preparation
@@ -41,6 +41,7 @@ from .store import FORMAT_VERSION, KIND, TokenStore
 SOURCES_AT_ONCE = 4096  # sources of a shard, as few as an interruption should cost; chosen by hand
 MOST_SHARDS = 1024  # each first clears 16 bytes per node, so their number must not grow with the graph (docs/log.md)
 _HOP_STAGE = "hop features"
+_Hops: TypeAlias = dict[int, dict[str, Array]]  # the arrays of each hop by name; none of one that is not finished
 _NAME_LENGTH = 8  # hexadecimal digits that tell the jobs of one folder apart
 
 
@@ -112,7 +113,8 @@ def tokenize(
         job = _Job(
             graph, nodes, config=settings, kinds=all_kinds, work=work, threads=threads, progress=show, executor=executor
         )
-        arrays = {**job.rank_all(), **job.hop_all(device)}
+        with job.hops(device) as finish_hops:
+            arrays = {**job.rank_all(), **finish_hops()}
         about = {**settings.to_dict(), "num_features": graph.num_features}
         meta: dict[str, Any] = {"config": about, "identity": identity}
         if kinds:
@@ -320,58 +322,71 @@ class _Job:
                 done += 1
                 self.progress(stage, done, total)
 
-    def hop_all(self, device: str) -> dict[str, Array]:
-        """Return the arrays of all hops, by name; compute those that are not finished."""
-        if not self.config.hops:
-            return {}
-        hops = {hop: self._open_hop(hop) for hop in range(1, self.config.hops + 1)}
-        self._show_hops(hops)
-        if not all(hops.values()):
-            with self._writing_stage(_HOP_STAGE):
-                self._compute_hops(hops, device)
-        return {name: array for arrays in hops.values() for name, array in arrays.items()}
+    @contextmanager
+    def hops(self, device: str) -> Iterator[Callable[[], dict[str, Array]]]:
+        """Yield a function that returns the arrays of all hops, by name; it computes those that are not finished.
 
-    def _show_hops(self, hops: dict[int, dict[str, Array]]) -> None:
+        On a GPU they are computed at once, in seconds, and written while the block runs.
+        """
+        hops = {hop: self._open_hop(hop) for hop in range(1, self.config.hops + 1)}
+        missing = [hop for hop, arrays in hops.items() if not arrays]
+        gpu = gpu_for_hops(self.graph, self.config.self_loops, len(missing), device) if missing else None
+        unwritten: deque[tuple[int, Future[dict[str, Array]]]] = deque()
+        with ThreadPoolExecutor(max(1, self.threads // 2), "vcr-hops") as pool:
+
+            def finish() -> dict[str, Array]:
+                if missing:
+                    with self._writing_stage(_HOP_STAGE):
+                        if gpu is None:
+                            self._compute_hops(hops, None, pool=pool, unwritten=unwritten)
+                        self._settle(hops, unwritten, 0)
+                elif hops:
+                    self._show_hops(hops)
+                return {name: array for arrays in hops.values() for name, array in arrays.items()}
+
+            try:
+                if gpu is not None:
+                    with self._writing_stage(_HOP_STAGE):
+                        self._compute_hops(hops, gpu, pool=pool, unwritten=unwritten)
+                yield finish
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    def _show_hops(self, hops: _Hops) -> None:
         self.progress(_HOP_STAGE, sum(map(bool, hops.values())), len(hops))
 
-    def _compute_hops(self, hops: dict[int, dict[str, Array]], device: str) -> None:
-        """Compute each hop that is not finished from the one before; a GPU's are written while it computes the next."""
+    def _settle(self, hops: _Hops, unwritten: deque[tuple[int, Future[dict[str, Array]]]], most: int) -> None:
+        """Wait until at most so many hops are not written."""
+        while len(unwritten) > most:
+            hop, future = unwritten.popleft()
+            with self.work.waiting():
+                hops[hop] = future.result()
+            self._show_hops(hops)
+
+    def _compute_hops(self, hops: _Hops, gpu: GpuStep | None, *, pool: Executor, unwritten: deque[Any]) -> None:
+        """Compute each hop that is not finished from the one before. Those of a GPU are left to the pool to write."""
         missing = [hop for hop, arrays in hops.items() if not arrays]
         features: Any = self.graph.features
-        step = Step.of(self.graph, self.config.self_loops)
-        gpu = gpu_for_hops(step, len(missing), device)
-        most = 0 if gpu is None else min(gpu.most_waiting(features.shape[1]), self.threads)
-        unwritten: deque[tuple[int, Future[dict[str, Array]]]] = deque()
+        step = Step.of(self.graph, self.config.self_loops) if gpu is None else gpu.step
+        most = 0 if gpu is None else gpu.most_waiting(features.shape[1])
         product: Product | None = None  # the hop before, if a GPU computed it
 
-        def settle(most: int) -> None:
-            while len(unwritten) > most:
-                hop, future = unwritten.popleft()
-                with self.work.waiting():
-                    hops[hop] = future.result()
-                self._show_hops(hops)
-
         def read(hop: int) -> Any:
-            settle(0)
+            self._settle(hops, unwritten, 0)
             return features if hop == 0 else open_hop(hop, hops[hop], features.shape)
 
-        pool = ThreadPoolExecutor(most + 1, "vcr-hops")
-        try:
-            for hop in missing:
-                made = None
-                if gpu is not None:
-                    made = gpu.times(read(hop - 1) if product is None else product, self.config.hop_type)
-                if made is None:
-                    blocks = propagate(step, read(hop - 1), self.threads)
-                    hops[hop] = self._write_hop(hop, blocks, shape=features.shape)
-                    self._show_hops(hops)
-                else:
-                    unwritten.append((hop, pool.submit(self._write_hop, hop, made.blocks(), shape=features.shape)))
-                    settle(most)
-                product = made if hop + 1 in missing else None
-            settle(0)
-        finally:
-            pool.shutdown(cancel_futures=True)
+        self._show_hops(hops)
+        for hop in missing:
+            made = None
+            if gpu is not None:
+                made = gpu.times(read(hop - 1) if product is None else product, self.config.hop_type)
+            if made is None:
+                hops[hop] = self._write_hop(hop, propagate(step, read(hop - 1), self.threads), shape=features.shape)
+                self._show_hops(hops)
+            else:
+                unwritten.append((hop, pool.submit(self._write_hop, hop, made.blocks(), shape=features.shape)))
+                self._settle(hops, unwritten, most)
+            product = made if hop + 1 in missing else None
 
     def _write_hop(self, hop: int, blocks: Iterator[Any], *, shape: tuple[int, int]) -> dict[str, Array]:
         """Stream dense blocks to the file. Sparse ones are joined in memory, for they are smaller than a dense hop."""

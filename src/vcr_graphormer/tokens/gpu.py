@@ -12,6 +12,7 @@ import numpy as np
 
 from ..base.checks import Array
 from ..base.machine import available_memory
+from ..data.graph import Graph
 from ..errors import ConfigError
 from .hops import ENTRIES_AT_ONCE, Step, dense_source
 
@@ -24,17 +25,17 @@ if TYPE_CHECKING:  # torch is loaded only where there is a GPU
 WORTH_A_GPU = 1 << 33
 _DRIVERS = Path("/dev/nvidiactl"), Path("/dev/dxg")  # the second is Windows's, for Linux inside it
 _FRACTION = 0.8  # of the free memory that matrices may take
-_MOST_WAITING = 8  # hops that wait on the device to be written
+_MOST_WAITING = 16  # hops that wait on the device to be written
 
 
-def gpu_for_hops(step: Step, hops: int, device: str = "auto") -> GpuStep | None:
-    """Return the step on the GPU of that name; None without a GPU, without Triton, and where a GPU does not pay.
+def gpu_for_hops(graph: Graph, self_loops: bool, hops: int, device: str = "auto") -> GpuStep | None:
+    """Return the step of a walk on the GPU of that name; None without a GPU or Triton, and where it does not pay.
 
     `auto` is the first GPU. Torch is loaded only if a driver is there and the graph is large enough.
     """
     if device != "auto" and device.partition(":")[0] not in ("cpu", "cuda"):
         raise ConfigError(f"device is {device!r}; it must be auto, cpu, cuda or cuda:N")
-    work = hops * step.graph.num_arcs * step.graph.num_features
+    work = hops * graph.num_arcs * graph.num_features
     if device.startswith("cpu") or work < WORTH_A_GPU or not any(driver.exists() for driver in _DRIVERS):
         return None
     import torch
@@ -46,7 +47,7 @@ def gpu_for_hops(step: Step, hops: int, device: str = "auto") -> GpuStep | None:
     place = torch.device("cuda" if device == "auto" else device)
     try:
         free, _ = torch.cuda.mem_get_info(place)
-        made = GpuStep.of(step, place, int(_FRACTION * free), add_rows_on_gpu)
+        made = GpuStep.of(Step.of(graph, self_loops), place, int(_FRACTION * free), add_rows_on_gpu)
         if made.free > 0:
             made.try_out()
         return made
