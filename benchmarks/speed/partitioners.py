@@ -1,17 +1,20 @@
 """METIS, KaMinPar and propagation as partitioners: edges cut, balance, seconds, memory, recall of rankings on them.
 
-    python -m benchmarks partitioners --data ROOT --folder FOLDER
+    python -m benchmarks partitioners --data ROOT                    the published graphs
+    python -m benchmarks partitioners --graphs --sizes 0.03 0.3      generated ones only, which need no data
 
-The numbers of clusters are the authors', and that of the coarse clusters of the rankings. Value recall@20 of 100
-sources is on the graph with these super nodes; the same partitioner makes the coarse clusters. FOLDER, which is
-optional, is one that `python -m benchmarks scale --keep` left: its largest graph is partitioned too, without recall,
-since its exact ranking would take hours. Seconds are those of the processor; all three have one thread. Writes
-results/partitioners.json, and keeps there what is not measured this time.
+Sizes are fractions of Amazon2M. Graphs of its shape are generated, or read from `--folder`, where the benchmark scale
+leaves them with `--keep`. The numbers of clusters are the authors', and that of the coarse clusters of the rankings.
+Value recall@20 is that of rankings of 100 sources, fewer in larger graphs, on the graph with these super nodes. The
+same partitioner makes the coarse clusters. Exact rankings of the largest graphs would take hours. Seconds are those of
+the clock and those of all processors. KaMinPar is measured with one thread and with `--threads`, although `tokenize`
+gives it several in large graphs only. Writes results/partitioners.json, where rows that are not measured stay.
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -30,36 +33,45 @@ from benchmarks.common import (
     write_result,
 )
 from benchmarks.speed.peers import value_recall
-from vcr_graphormer.base.machine import peak_memory, reset_peak_memory
+from benchmarks.speed.scale import make_graph
+from vcr_graphormer.base.machine import default_threads, peak_memory, reset_peak_memory
+from vcr_graphormer.ranking import partitioners
 from vcr_graphormer.ranking.connections import PARTITIONERS
 from vcr_graphormer.ranking.second_level import coarse_clusters
 
 GRAPHS = ("PubMed", "Computer", "Photo", "Physics", "Squirrel")
+# Exact rankings touch every arc about 150 times for each source. Chosen by hand, for half a minute.
+MOST_ARCS, MOST_SOURCES, LEAST_SOURCES, ARCS_OF_ALL_SOURCES = 1 << 22, 100, 20, 1 << 27
 
 
-def measure(name: str, root: str, partitioner: str, count: int, recall: bool) -> dict[str, Any]:
+def measure(name: str, root: str, partitioner: str, threads: int, count: int) -> dict[str, Any]:
     """Return one row: a graph cut by one partitioner."""
     vcr.structure_connections(vcr.generate(500, 2000), 3, partitioner=partitioner)  # compile
     graph = load_graph(name, root)
     largest = int(np.asarray(graph.indices).max())  # read the edges now, so that they do not count
     assert largest < graph.num_nodes
+    how: dict[str, Any] = {"partitioner": partitioner, "threads": threads}
+    if threads > 1:
+        partitioners.SEVERAL_THREADS_FROM = 0  # small graphs too
     reset_peak_memory()
-    before, start = peak_memory(), time.process_time()
-    connections = vcr.structure_connections(graph, count, partitioner=partitioner)
-    row = {"graph": name, "clusters": count, "partitioner": partitioner, "seconds": time.process_time() - start}
+    before, start, processor = peak_memory(), time.perf_counter(), time.process_time()
+    connections = vcr.structure_connections(graph, count, **how)
+    row: dict[str, Any] = {"graph": name, "clusters": count, **how}
+    row |= {"wall_seconds": time.perf_counter() - start, "seconds": time.process_time() - processor}
     row |= {"edges_cut": cut(graph, connections.assignment)}
     row |= {"largest_over_mean": float(connections.sizes.max() * count / graph.num_nodes)}
-    start = time.process_time()
-    coarse = coarse_clusters(graph, partitioner=partitioner)
-    row |= {"coarse_clusters": int(coarse.max()) + 1, "coarse_seconds": time.process_time() - start}
-    row |= {"coarse_edges_cut": cut(graph, coarse)}
+    start, processor = time.perf_counter(), time.process_time()
+    coarse = coarse_clusters(graph, **how)
+    row |= {"coarse_clusters": int(coarse.max()) + 1, "coarse_wall_seconds": time.perf_counter() - start}
+    row |= {"coarse_seconds": time.process_time() - processor, "coarse_edges_cut": cut(graph, coarse)}
     used = peak_memory() - before
     row |= {"bytes_per_arc": used / graph.num_arcs, "bytes_per_node": used / graph.num_nodes}
-    if recall:
-        sources = np.random.default_rng(0).choice(graph.num_nodes, 100, replace=False)
+    if graph.num_arcs <= MOST_ARCS:
+        many = int(np.clip(ARCS_OF_ALL_SOURCES // graph.num_arcs, LEAST_SOURCES, MOST_SOURCES))
+        sources = np.random.default_rng(0).choice(graph.num_nodes, many, replace=False)
         exact = vcr.exact_pagerank(graph, connections, sources)[:, : graph.num_nodes]
-        ranking = vcr.rank(graph, connections, k=20, sources=sources, partitioner=partitioner)
-        row["value_recall"] = value_recall(ranking.ids, exact, sources, 20)
+        ranking = vcr.Ranker.prepare(graph, connections, coarse=coarse).rank(sources, 20)
+        row |= {"value_recall": value_recall(ranking.ids, exact, sources, 20), "sources": many}
     return row
 
 
@@ -77,7 +89,8 @@ def cut(graph: vcr.Graph, clusters: Any) -> float:
 COLUMNS = {
     "edges cut": "edges_cut",
     "largest / mean": "largest_over_mean",
-    "seconds": "seconds",
+    "seconds of the clock": "wall_seconds",
+    "of the processors": "seconds",
     "bytes per arc": "bytes_per_arc",
     "bytes per node": "bytes_per_node",
     "value recall@20": "value_recall",
@@ -88,35 +101,65 @@ def table(rows: list[dict[str, Any]]) -> str:
     """Return the rows of results/partitioners.json as Markdown."""
     lines = []
     for row in rows:
-        cells = [
-            f"{row[key]:.3g}" if key != "value_recall" else f"{row[key]:.4f}" for key in COLUMNS.values() if key in row
-        ]
-        cells += ["not measured"] * (len(COLUMNS) - len(cells))
-        lines.append([f"{row['graph']}, {row['clusters']}", row["partitioner"], *cells])
-    return markdown_table(["graph, clusters", "partitioner", *COLUMNS], lines)
+        cells = [_cell(row.get(key), digits=4 if key == "value_recall" else 3) for key in COLUMNS.values()]
+        lines.append([f"{row['graph']}, {row['clusters']}", row["partitioner"], str(row.get("threads", 1)), *cells])
+    return markdown_table(["graph, clusters", "partitioner", "threads", *COLUMNS], lines)
+
+
+def _cell(value: float | None, *, digits: int) -> str:
+    if value is None:
+        return "not measured"
+    return f"{value:.4f}" if digits == 4 else f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def merge(earlier: list[dict[str, Any]], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return all rows, by graph and partitioner; one that was measured again replaces the earlier one.
+
+    >>> earlier = [{"graph": "a", "partitioner": "metis"}, {"graph": "b", "partitioner": "metis"}]
+    >>> rows = [{"graph": "a", "partitioner": name, "threads": 1} for name in ("kaminpar", "metis")]
+    >>> [(row["graph"], row["partitioner"], row.get("threads")) for row in merge(earlier, rows)]
+    [('a', 'metis', 1), ('a', 'kaminpar', 1), ('b', 'metis', None)]
+    """
+    together = {_key(row): row for row in (*earlier, *rows)}
+    names = list(dict.fromkeys(graph for graph, _, _ in together))
+    return [together[key] for key in sorted(together, key=lambda key: (names.index(key[0]), *key[1:]))]
+
+
+def _key(row: dict[str, Any]) -> tuple[str, int, int]:
+    return row["graph"], PARTITIONERS.index(row["partitioner"]), row.get("threads", 1)
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the options of this benchmark."""
-    parser = new_parser(__doc__, graphs=GRAPHS, out="results/partitioners.json")
-    parser.add_argument("--folder", type=Path, help="a folder that the benchmark scale left")
+    parser = new_parser(__doc__, out="results/partitioners.json")
+    add = parser.add_argument
+    add("--graphs", nargs="*", choices=GRAPHS, default=list(GRAPHS), help="published graphs; no name: none of them")
+    add("--sizes", nargs="*", type=float, default=[], help="generated graphs, as fractions of Amazon2M")
+    add("--folder", type=Path, help="where generated graphs are looked for and left; default: not kept")
+    add("--partitioners", nargs="+", choices=PARTITIONERS, default=list(PARTITIONERS))
+    add("--threads", type=int, help="of KaMinPar, beside one; default: all cores")
     return parser
 
 
 def main() -> None:
     """Cut every graph by all partitioners, each in a process of its own."""
     arguments = make_parser().parse_args()
-    cases = [(name, arguments.data, variant_config(name, "paper").tokens.clusters, True) for name in arguments.graphs]
-    if arguments.folder is not None:
-        largest = max(arguments.folder.iterdir(), key=lambda folder: float(folder.name))
-        cases.append(("graph", str(largest), variant_config("Amazon2M", "paper").tokens.clusters, False))
-    rows = []
-    for name, root, count, recall in cases:
-        for partitioner in PARTITIONERS:
-            rows.append(in_a_process(measure, name, root, partitioner, count, recall))
-            print_table(rows[-1:])
-    for row in rows:
-        size = "" if row["graph"] != "graph" or float(largest.name) == 1 else f" × {largest.name}"
-        row["graph"] = f"Amazon2M's shape{size}" if row["graph"] == "graph" else row["graph"]
-    kept = [row for row in read_rows(arguments.out) if row["graph"] not in {row["graph"] for row in rows}]
-    write_result(arguments.out, {"rows": rows + kept})
+    threads = {name: [1] for name in arguments.partitioners}
+    if "kaminpar" in threads and default_threads(arguments.threads) > 1:
+        threads["kaminpar"].append(default_threads(arguments.threads))
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = arguments.folder or Path(temporary)
+        cases = [(name, name, arguments.data) for name in arguments.graphs]
+        for size in arguments.sizes:
+            shape = "Amazon2M's shape" + ("" if size == 1 else f" × {size:g}")
+            cases.append((shape, "graph", str(folder / f"{size:g}")))
+        rows: list[dict[str, Any]] = []
+        for shown, name, root in cases:
+            if name == "graph" and not (Path(root) / name / "manifest.json").is_file():
+                in_a_process(make_graph, float(Path(root).name), Path(root) / name)
+            count = variant_config("Amazon2M" if name == "graph" else name, "paper").tokens.clusters
+            for partitioner, counts in threads.items():
+                for used in counts:
+                    rows.append({**in_a_process(measure, name, root, partitioner, used, count), "graph": shown})
+                    print_table(rows[-1:])
+                    write_result(arguments.out, {"rows": merge(read_rows(arguments.out), rows)})

@@ -85,6 +85,12 @@ class JobFolder:
     ) -> None:
         self._lock.close()
 
+    def forget(self) -> None:
+        """Count nothing as finished any more, as if the job had just begun."""
+        self.checksums = {}
+        (self.parts / "finished.json").unlink(missing_ok=True)  # first: the rest may be interrupted
+        shutil.rmtree(self.parts, ignore_errors=True)
+
     def end(self) -> None:
         """Delete what only an unfinished job needs; the result stays."""
         shutil.rmtree(self.parts, ignore_errors=True)

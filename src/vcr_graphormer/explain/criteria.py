@@ -127,7 +127,7 @@ def _rank_without_supers(
     """Rank the nodes on the graph without super nodes; return the ids and the cost for all nodes."""
     settings = store.settings
     start = time.perf_counter()
-    ranker = Ranker.prepare(graph, None, settings.restart, seed=settings.seed, partitioner=settings.partitioner)
+    ranker = Ranker.prepare(graph, None, settings.restart, store.coarse_clusters(graph))
     prepared = time.perf_counter() - start
     ranker.rank(nodes[:1], k, settings.tolerance)  # the first call also compiles or loads the kernels
     start = time.perf_counter()

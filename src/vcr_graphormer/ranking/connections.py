@@ -69,7 +69,13 @@ def no_connections(num_nodes: int) -> Connections:
 
 
 def structure_connections(
-    graph: Graph, count: int, seed: int = 0, recursive: bool = False, partitioner: str = "metis"
+    graph: Graph,
+    count: int,
+    seed: int = 0,
+    recursive: bool = False,
+    partitioner: str = "metis",
+    *,
+    threads: int = 1,
 ) -> Connections:
     """Connect every node to the super node of its cluster, `count` clusters in all; 0 gives no super nodes.
 
@@ -80,6 +86,8 @@ def structure_connections(
     partitioner : "metis", "kaminpar" or "propagation"
         The memory of `metis` and `kaminpar` grows with the arcs, that of `propagation` with the nodes. KaMinPar is
         faster than METIS and cuts fewer edges; it has to be installed. Both ignore the direction of arcs.
+    threads
+        Only KaMinPar uses more than one, from 2^25 arcs on. It then finds other clusters every time.
 
     >>> from vcr_graphormer import Graph
     >>> structure_connections(Graph.from_edges([[0, 1, 3, 4], [1, 2, 4, 5]], num_nodes=6), count=2).sizes.tolist()
@@ -96,7 +104,7 @@ def structure_connections(
     from .partitioners import cut_by_kaminpar, cut_by_metis, cut_by_propagation
 
     if partitioner == "kaminpar":
-        return Connections(cut_by_kaminpar(graph, count, seed), count)
+        return Connections(cut_by_kaminpar(graph, count, seed, threads=threads), count)
     if partitioner == "propagation":
         return Connections(cut_by_propagation(graph, count, seed), count)
     return Connections(cut_by_metis(graph, count, seed, recursive=recursive), count)

@@ -28,6 +28,8 @@ SLACK = 1.03  # largest size of a cluster relative to the mean, as in METIS's k-
 PIECES = 32
 # METIS takes whole numbers as weights: the heaviest edge gets this one.
 LARGEST_WEIGHT = 1e6
+# From so many arcs on KaMinPar uses all threads it is given. One thread took 7.4 s for 37 million arcs, sixteen 0.9 s.
+SEVERAL_THREADS_FROM = 1 << 25
 _ARCS_AT_ONCE = 1 << 24  # written to the file that KaMinPar reads
 _NO_NODE_WEIGHTS, _NO_EDGE_WEIGHTS = 2, 1  # bits of the first number of that file
 
@@ -57,10 +59,21 @@ def _symmetric(graph: Graph) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int
     return adjacency.indptr, adjacency.indices, weights
 
 
-def cut_by_kaminpar(graph: Graph, count: int, seed: int = 0) -> NDArray[np.int32]:
+def is_repeatable(graph: Graph, partitioner: str) -> bool:
+    """Return whether a partitioner finds the same clusters each time, whatever the number of threads.
+
+    With several threads KaMinPar finds other clusters every time, of the same quality (docs/log.md).
+    """
+    return partitioner != "kaminpar" or graph.num_arcs < SEVERAL_THREADS_FROM
+
+
+def cut_by_kaminpar(graph: Graph, count: int, seed: int = 0, *, threads: int = 1) -> NDArray[np.int32]:
     """Divide the nodes into `count` clusters by KaMinPar, which ignores direction; its memory grows with the arcs.
 
-    One thread: with several, it finds other clusters every time (docs/log.md).
+    Parameters
+    ----------
+    threads
+        Only large graphs use more than one, see `is_repeatable`.
     """
     try:
         import kaminpar
@@ -74,7 +87,8 @@ def cut_by_kaminpar(graph: Graph, count: int, seed: int = 0) -> NDArray[np.int32
         file = Path(folder) / "graph.parhip"
         _write_parhip(file, *_symmetric(graph))
         loaded = kaminpar.load_graph(str(file), kaminpar.GraphFileFormat.PARHIP, compress=False)
-    program = kaminpar.KaMinPar(1, kaminpar.context_by_name("fast"))
+    used = 1 if is_repeatable(graph, "kaminpar") else threads
+    program = kaminpar.KaMinPar(used, kaminpar.context_by_name("fast"))
     return np.array(program.compute_partition(loaded, k=count, eps=SLACK - 1), dtype=np.int32)
 
 

@@ -110,12 +110,16 @@ class _Layout:
         return self.first_hub + len(self.hubs)
 
 
-def coarse_clusters(graph: Graph, seed: int = 0, partitioner: str = "metis") -> NDArray[np.int32]:
-    """Return the clusters of the second level [n]: about √n, between 100 and 512, fewer in small graphs."""
+def coarse_clusters(graph: Graph, seed: int = 0, partitioner: str = "metis", *, threads: int = 1) -> NDArray[np.int32]:
+    """Return the clusters of the second level [n]: about √n, between 100 and 512, fewer in small graphs.
+
+    Threads are those of `structure_connections`.
+    """
     most = min(max(np.sqrt(graph.num_nodes), FEWEST_CLUSTERS), MOST_CLUSTERS, graph.num_nodes // NODES_PER_VECTOR)
     count = max(1, int(most))
     # Recursive bisection is as good here as METIS's k-way scheme in half the time (results/ranking_ablation.json).
-    return structure_connections(graph, count, seed, recursive=True, partitioner=partitioner).assignment
+    how: dict[str, Any] = {"recursive": True, "partitioner": partitioner, "threads": threads}
+    return structure_connections(graph, count, seed, **how).assignment
 
 
 def make_arcs(graph: Graph, unit: float | None = None) -> Arcs:

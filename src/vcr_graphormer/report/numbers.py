@@ -17,7 +17,6 @@ from ..explain.explanation import output_names
 from ..explain.rewiring import Transfer, estimate_transfer
 from ..explain.slices import by_class, by_degree, by_homophily, calibration, confusion, degree_groups, local_homophily
 from ..ranking.pagerank import Ranker
-from ..ranking.second_level import coarse_clusters
 from ..runs.baselines import comparison
 from ..runs.run import Run
 from ..runs.tuning import ABOUT_FILE, Tuning
@@ -179,7 +178,7 @@ def rewiring(run: Run, nodes: NDArray[np.int64], progress: Progress | None = Non
     kinds = run.store.connections()
     if not kinds:
         return moves
-    coarse = coarse_clusters(graph, tokens.seed, tokens.partitioner)  # the same for all kinds, as is the plain ranking
+    coarse = run.store.coarse_clusters(graph)  # the same for all kinds, as is the plain ranking
     plain = Ranker.prepare(graph, None, tokens.restart, coarse).rank(nodes, _RANKED, tokens.tolerance)
     exact = run.rewiring(nodes) if graph.num_arcs <= EXACT_ARCS else {}
     for number, (kind, connections) in enumerate(kinds.items(), start=1):

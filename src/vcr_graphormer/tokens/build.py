@@ -32,8 +32,8 @@ from .config import TokenConfig
 from .distinct import leave_repeats_out, places_before
 from .gpu import GpuStep, Product, gpu_for_hops
 from .hops import Step, propagate, to_type
-from .kinds import Kind, Train, kinds_of, resolve
-from .lists import SPARSE_PARTS, coarse_clusters, hop_arrays, open_hop, preparation
+from .kinds import STRUCTURE, Kind, Train, kinds_of, resolve, structure_clusters
+from .lists import COARSE, SPARSE_PARTS, coarse_clusters, hop_arrays, must_keep_clusters, open_hop, preparation
 from .resources import check_resources
 from .shards import SavedRanker, Shard, rank_shards
 from .store import FORMAT_VERSION, KIND, TokenStore
@@ -83,7 +83,8 @@ def tokenize(
     out
         The folder of the store.
     threads
-        Default: all cores this process may use. The result does not depend on it.
+        Default: all cores this process may use. The result does not depend on it, unless KaMinPar cuts a graph of 2^25
+        arcs or more: with several threads it finds other clusters every time. These are stored first.
     progress
         Called with stage, done and total. By default bars show it on a terminal and in a notebook; False: nothing does.
     executor
@@ -197,18 +198,45 @@ class _Job:
 
     def rank_all(self) -> dict[str, Array]:
         """Return the arrays of every kind of neighbours, by name; compute those that are not finished."""
-        arrays: dict[str, Array] = {}
+        arrays: dict[str, Array] = {name: array for name, array in self._kept.items() if name == COARSE}
         for kind in self.kinds:
             more = () if kind.name not in self._before else ("shared", "reserve") if kind.reserve else ("shared",)
             parts = ("ids", "scores", "assignment", *more)
             finished = {f"{kind.name}_{part}": self.work.open(f"{kind.name}_{part}") for part in parts}
             if any(array is None for array in finished.values()):
                 with self._stage(f"{kind.name} connections"):
-                    connections = kind.connections(self.graph, self.train, self.config)
+                    connections = self._connections(kind)
                 earlier = [array for name, array in arrays.items() if name.endswith("_ids")]
                 finished = dict(self._rank(kind, connections, earlier=earlier))
             arrays |= {name: array for name, array in finished.items() if array is not None}
         return arrays
+
+    @cached_property
+    def _kept(self) -> dict[str, Array]:
+        """Return the clusters that cannot be made again, by name. They are written before anything depends on them.
+
+        If one is missing or damaged, all that was made from them is made anew.
+        """
+        if not must_keep_clusters(self.graph, self.config, self.kinds):
+            return {}
+        structure = f"{STRUCTURE.name}_assignment"
+        kept = {name: self.work.open(name) for name in (structure, COARSE)}
+        if any(array is None for array in kept.values()):
+            self.work.forget()
+            with self._stage(f"{STRUCTURE.name} connections"):
+                connections = structure_clusters(self.graph, self.config, self.threads)
+            with self._stage("coarse clusters"):
+                coarse = coarse_clusters(self.graph, self.config, self.threads)
+            made = {structure: connections.assignment, COARSE: coarse}
+            kept = {name: self.work.write(name, array) for name, array in made.items()}
+        return {name: array for name, array in kept.items() if array is not None}
+
+    def _connections(self, kind: Kind) -> Connections:
+        """Return the super nodes of a kind: those that are kept, else made."""
+        kept = self._kept.get(f"{kind.name}_assignment")
+        if kept is None:
+            return kind.connections(self.graph, self.train, self.config)
+        return Connections(np.array(kept), self.config.clusters if kind.count(self.config) else 0)
 
     @cached_property
     def _counts(self) -> dict[str, int]:
@@ -222,7 +250,9 @@ class _Job:
 
     @cached_property
     def coarse(self) -> NDArray[np.int32]:
-        """Make the clusters of the second level, which serve every kind."""
+        """Return the clusters of the second level, which serve every kind: those that are kept, else made."""
+        if COARSE in self._kept:
+            return np.array(self._kept[COARSE])
         with self._stage("coarse clusters"):
             return coarse_clusters(self.graph, self.config)
 
@@ -270,7 +300,9 @@ class _Job:
         size = max(SOURCES_AT_ONCE, -(-num_nodes // MOST_SHARDS))
         ranges = [(start, min(start + size, num_nodes)) for start in range(0, num_nodes, size)]
         # The job is part of a file's name: a worker may outlive a deleted job and write while another one runs.
+        # So are clusters that cannot be made again: another attempt at the same job has others.
         identity = [f"{name}={value}" for name, value in sorted(self.work.identity.items())]
+        identity += [f"{name}={digest(array)}" for name, array in sorted(self._kept.items())]
         job = digest(np.array(identity))[:_NAME_LENGTH]
         # Absolute, because workers have working directories of their own.
         folder = self.work.parts.absolute()

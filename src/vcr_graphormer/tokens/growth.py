@@ -39,7 +39,7 @@ from .build import make_identity, tokenize
 from .distinct import leave_repeats_out, places_before
 from .hops import Step, take_rows, to_type
 from .kinds import CONTENT, STRUCTURE, Kind, kinds_of
-from .lists import TokenLists, coarse_clusters, hop_arrays, make_lists, preparation
+from .lists import COARSE, TokenLists, hop_arrays, make_lists, preparation
 from .store import FORMAT_VERSION, KIND, TokenStore
 
 NEW, AFFECTED, ALL = "new", "affected", "all"
@@ -74,8 +74,8 @@ class Rankers:
 
     @cached_property
     def coarse(self) -> NDArray[np.int32]:
-        """Make the clusters of the second level again, as they were."""
-        return coarse_clusters(self.before, self.store.settings)
+        """Return the clusters of the second level as they were."""
+        return self.store.coarse_clusters(self.before)
 
     def connections(self, kind: Kind) -> Connections:
         """Return the super nodes of a kind, as the store has them."""
@@ -212,11 +212,19 @@ class Update:
         return np.concatenate([entered, listed, changed])
 
     def lists(self) -> dict[str, Patched]:
-        """Return ids, scores and shared scores of every kind, by the names of a store's arrays."""
+        """Return ids, scores and shared scores of every kind, by the names of a store's arrays.
+
+        Where the store has the coarse clusters, new nodes join those of their neighbours.
+        """
         settings, counts = self.store.settings, dict(self.store.layout.counts)
         before, names = places_before(counts, settings), list[str]()
         total = self.graph.num_nodes
+        fresh = np.arange(self.growth.before.num_nodes, total)
         result: dict[str, Patched] = {}
+        if COARSE in self.store.arrays:
+            coarse = np.asarray(self.store.arrays[COARSE])
+            joined = np.maximum(join_clusters(self.graph, coarse)[fresh], 0)
+            result[COARSE] = Patched(coarse, fresh, joined, total)
         for name, count in counts.items():
             own: dict[str, Array]
             rows = self.rows
@@ -239,7 +247,6 @@ class Update:
             names.append(name)
             for part, array in own.items():
                 result[f"{name}_{part}"] = Patched(self.store.arrays[f"{name}_{part}"], rows, array, total)
-            fresh = np.arange(self.growth.before.num_nodes, total)
             old = np.asarray(self.store.assignment(name))
             result[f"{name}_assignment"] = Patched(old, fresh, assignment[fresh], total)
         return result

@@ -151,13 +151,17 @@ def _check_features(graph: Graph, train: Train, config: TokenConfig) -> None:
         )
 
 
+def structure_clusters(graph: Graph, config: TokenConfig, threads: int = 1) -> Connections:
+    """Return the super nodes of the structure, by the partitioner of the settings; none without structure tokens."""
+    count = config.clusters if config.structure_tokens else 0
+    return structure_connections(graph, count, config.seed, partitioner=config.partitioner, threads=threads)
+
+
 _RANKED = ("restart", "tolerance", "partitioner", "seed", "score_type")
 STRUCTURE = Kind(
     "structure",
     lambda config: config.structure_tokens,
-    connect=lambda graph, train, config: structure_connections(
-        graph, config.clusters, config.seed, partitioner=config.partitioner
-    ),
+    connect=lambda graph, train, config: structure_clusters(graph, config),
     check=lambda graph, train, config: _check_range(graph, "clusters", value=config.clusters, least=0),
     labels=_no_labels,
     settings=("clusters", *_RANKED),

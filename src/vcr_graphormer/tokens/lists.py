@@ -19,6 +19,7 @@ from ..data.contract import Features
 from ..data.graph import Graph
 from ..errors import StoreError, unknown_name
 from ..ranking.connections import Connections
+from ..ranking.partitioners import is_repeatable
 from ..ranking.ranker import Preparation, check_ranking
 from .config import TokenConfig
 from .distinct import leave_repeats_out, places_before
@@ -27,6 +28,7 @@ from .kinds import Kind, Train, kinds_of, resolve
 from .layout import Layout
 
 SPARSE_PARTS = ("data", "indices", "indptr")
+COARSE = "coarse_clusters"  # the array of these clusters, which only those lists have that could not make them again
 Result = TypeVar("Result")
 
 
@@ -97,6 +99,14 @@ class TokenLists:
             if count and tokens:
                 connections[kind] = Connections(assignment, count)
         return connections
+
+    def coarse_clusters(self, graph: Graph) -> NDArray[np.int32]:
+        """Return the clusters of the ranking's second level: the stored ones, else made again from the settings.
+
+        `graph` is the one that the lists were made from.
+        """
+        stored = self.arrays.get(COARSE)
+        return coarse_clusters(graph, self.settings) if stored is None else np.array(stored)
 
     def neighbours(self, nodes: NDArray[np.int64]) -> NDArray[np.int32]:
         """Return the ids of some nodes' neighbours, all kinds side by side [m, k]."""
@@ -185,6 +195,8 @@ def make_lists(
     kept: Kept | None = None,
 ) -> TokenLists:
     """Compute every node's token list in memory: the arrays that `tokenize` writes, without the folder.
+
+    Nothing depends on the number of threads: KaMinPar has one, also where it has several in `tokenize`.
 
     Parameters
     ----------
@@ -297,11 +309,20 @@ def preparation(config: TokenConfig, coarse: NDArray[np.int32] | None, threads: 
     }
 
 
-def coarse_clusters(graph: Graph, config: TokenConfig) -> NDArray[np.int32]:
+def coarse_clusters(graph: Graph, config: TokenConfig, threads: int = 1) -> NDArray[np.int32]:
     """Make the clusters of the ranking's second level, which serve every kind."""
     from ..ranking.second_level import coarse_clusters as make
 
-    return make(graph, config.seed, config.partitioner)
+    return make(graph, config.seed, config.partitioner, threads=threads)
+
+
+def must_keep_clusters(graph: Graph, config: TokenConfig, kinds: Iterable[Kind]) -> bool:
+    """Return whether a store must keep the clusters behind its rankings, since the settings do not make them again.
+
+    This does not depend on the number of threads, so that a job can be resumed with another one.
+    """
+    ranked = any(kind.count(config) and kind.ranker().uses_clusters for kind in kinds)
+    return ranked and not is_repeatable(graph, config.partitioner)
 
 
 def _sorted_hop(step: Step, features: Features, dtype: str) -> Features:

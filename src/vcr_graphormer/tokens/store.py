@@ -19,7 +19,7 @@ from ..errors import ConfigError, GraphError, StoreError
 from .config import TokenConfig
 from .distinct import places_before
 from .kinds import CONTENT, OPTIONAL
-from .lists import SPARSE_PARTS, TokenLists
+from .lists import COARSE, SPARSE_PARTS, TokenLists
 
 FORMAT_VERSION = 1
 KIND = "token store"
@@ -88,6 +88,9 @@ class TokenStore(TokenLists):
                 raise GraphError(f"its lists are distinct, but {kind}_shared is not as it must be")
             if not all_finite(shared):
                 raise GraphError(f"{kind}_shared must be finite")
+        if COARSE in arrays:
+            check_form(arrays[COARSE], "int32", (num_nodes,), name=COARSE)
+            check_range(arrays[COARSE], 0, num_nodes - 1, name=COARSE)
         for name in [f"{kind}_reserve" for kind in kinds if f"{kind}_reserve" in arrays]:
             check_form(arrays[name], "int32", (num_nodes, arrays[name].shape[-1]), name=name)
             check_range(arrays[name], -1, num_nodes - 1, name=name)
