@@ -10,15 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.runs.serving.test_scoring import NAMES, extended, make_config, read, request, slowly
+from tests.runs.serving.test_scoring import train as train_run
 from tests.support.damage import put_array
 from tests.support.plain import token_config
-from tests.support.runs import all_bytes
+from tests.support.runs import all_bytes, named_graph
 from tests.tokens.test_growth import shrink
-from vcr_graphormer import Graph, StoreError, TokenStore, generate, make_lists, tokenize, update
+from vcr_graphormer import Graph, Run, StoreError, TokenStore, generate, make_lists, tokenize, update
 from vcr_graphormer.data.changes import Growth
 from vcr_graphormer.explain.criteria import measure_criteria
 from vcr_graphormer.ranking import partitioners
 from vcr_graphormer.ranking.growth import join_clusters
+from vcr_graphormer.report.numbers import rewiring
+from vcr_graphormer.runs.serving.scoring import Scorer
 from vcr_graphormer.tokens import build as tokens
 from vcr_graphormer.tokens.growth import Rankers, Update
 
@@ -107,15 +111,15 @@ def test_only_large_graphs_cut_by_kaminpar_keep_them(
         np.testing.assert_array_equal(store.ids("content"), lists.ids("content"))
 
 
-@pytest.mark.parametrize("by_path", [False, True])
 @pytest.mark.parametrize(
-    ("stage", "done"),
+    ("stage", "done", "by_path"),
     [
-        ("structure vectors", 0),
-        ("structure ranking", 5),
-        ("content vectors", 1),
-        ("content ranking", 3),
-        ("hop features", 1),
+        ("structure vectors", 0, False),
+        ("structure ranking", 5, False),
+        ("structure ranking", 5, True),
+        ("content vectors", 1, True),
+        ("content ranking", 3, False),
+        ("hop features", 1, False),
     ],
 )
 def test_a_resumed_job_does_not_cut_again(
@@ -209,6 +213,19 @@ def test_criteria_read_them(grown: tuple[Graph, Graph, TokenStore], no_cuts: Cal
     no_cuts()
     rows = measure_criteria(before, store, np.arange(20), {})
     assert [row.name for row in rows] == ["hops only", "PageRank without super nodes", "all tokens"]
+
+
+def test_report_and_server_read_them(tmp_path: Path, cuts: Cuts, no_cuts: Callable[[], None]) -> None:
+    run = train_run(named_graph(), make_config(partitioner="kaminpar"), tmp_path / "run")
+    assert cuts.number == 2
+    no_cuts()
+    opened = Run.open(run.path)
+    # The exact ranking has no clusters, so the estimate tells whether these are the right ones.
+    for row in rewiring(opened, np.arange(20)).values():
+        assert row["estimate_elsewhere"] == pytest.approx(row["elsewhere"], rel=0.2)
+    scorer = Scorer.open(run.path)
+    found = scorer.predict_new(read(run, request())).probabilities
+    np.testing.assert_allclose(found, slowly(opened, extended(opened), NAMES).probabilities, atol=1e-5)
 
 
 @pytest.mark.parametrize(
