@@ -91,6 +91,21 @@ def test_a_store_has_the_clusters_that_ranked_it(graph: Graph, train: np.ndarray
     store.verify()
 
 
+def test_they_come_before_hops_that_are_written_in_the_background(
+    graph: Graph, train: np.ndarray, tmp_path: Path, cuts: Cuts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU's hops are written while lists are ranked; lost clusters end what was finished before."""
+    hops, order = tokens._Job.hops, list[int]()
+
+    def begin(job: Any, device: str) -> Any:
+        order.append(cuts.number)
+        return hops(job, device)
+
+    monkeypatch.setattr(tokens._Job, "hops", begin)
+    tokenize(graph, train, CONFIG, tmp_path / "t")
+    assert order == [2]
+
+
 @pytest.mark.parametrize("several", [False, True])
 def test_only_large_graphs_cut_by_kaminpar_keep_them(
     several: bool, graph: Graph, train: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

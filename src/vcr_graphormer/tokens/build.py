@@ -114,8 +114,9 @@ def tokenize(
         job = _Job(
             graph, nodes, config=settings, kinds=all_kinds, work=work, threads=threads, progress=show, executor=executor
         )
+        kept = job.kept  # before any other array: where clusters were lost, nothing counts as finished
         with job.hops(device) as finish_hops:
-            arrays = {**job.rank_all(), **finish_hops()}
+            arrays = {**kept, **job.rank_all(), **finish_hops()}
         about = {**settings.to_dict(), "num_features": graph.num_features}
         meta: dict[str, Any] = {"config": about, "identity": identity}
         if kinds:
@@ -198,7 +199,7 @@ class _Job:
 
     def rank_all(self) -> dict[str, Array]:
         """Return the arrays of every kind of neighbours, by name; compute those that are not finished."""
-        arrays: dict[str, Array] = {name: array for name, array in self._kept.items() if name == COARSE}
+        arrays: dict[str, Array] = {}
         for kind in self.kinds:
             more = () if kind.name not in self._before else ("shared", "reserve") if kind.reserve else ("shared",)
             parts = ("ids", "scores", "assignment", *more)
@@ -212,7 +213,7 @@ class _Job:
         return arrays
 
     @cached_property
-    def _kept(self) -> dict[str, Array]:
+    def kept(self) -> dict[str, Array]:
         """Return the clusters that cannot be made again, by name. They are written before anything depends on them.
 
         If one is missing or damaged, all that was made from them is made anew.
@@ -233,7 +234,7 @@ class _Job:
 
     def _connections(self, kind: Kind) -> Connections:
         """Return the super nodes of a kind: those that are kept, else made."""
-        kept = self._kept.get(f"{kind.name}_assignment")
+        kept = self.kept.get(f"{kind.name}_assignment")
         if kept is None:
             return kind.connections(self.graph, self.train, self.config)
         return Connections(np.array(kept), self.config.clusters if kind.count(self.config) else 0)
@@ -251,8 +252,8 @@ class _Job:
     @cached_property
     def coarse(self) -> NDArray[np.int32]:
         """Return the clusters of the second level, which serve every kind: those that are kept, else made."""
-        if COARSE in self._kept:
-            return np.array(self._kept[COARSE])
+        if COARSE in self.kept:
+            return np.array(self.kept[COARSE])
         with self._stage("coarse clusters"):
             return coarse_clusters(self.graph, self.config)
 
@@ -302,7 +303,7 @@ class _Job:
         # The job is part of a file's name: a worker may outlive a deleted job and write while another one runs.
         # So are clusters that cannot be made again: another attempt at the same job has others.
         identity = [f"{name}={value}" for name, value in sorted(self.work.identity.items())]
-        identity += [f"{name}={digest(array)}" for name, array in sorted(self._kept.items())]
+        identity += [f"{name}={digest(array)}" for name, array in sorted(self.kept.items())]
         job = digest(np.array(identity))[:_NAME_LENGTH]
         # Absolute, because workers have working directories of their own.
         folder = self.work.parts.absolute()
