@@ -17,7 +17,7 @@ import numpy as np
 from .. import __version__
 from ..errors import StoreError
 from .checks import Array, is_number
-from .files import claim, read_json, replace_file, write_array, write_json
+from .files import claim, read_json, read_npz, replace_file, write_array, write_json
 from .folders import differences, digest
 from .machine import peak_memory, reset_peak_memory
 from .mapping import map_array
@@ -110,16 +110,28 @@ class JobFolder:
         if name not in self.checksums or not file.is_file():
             return None
         try:
-            array = map_array(file)
+            # Hashed through a map of its own: pages that were read would count as memory of this process.
+            return map_array(file) if digest(map_array(file)) == self.checksums[name] else None
         except StoreError:
             return None
-        return array if digest(array) == self.checksums[name] else None
 
     def _remember(self, name: str) -> Array:
-        array = map_array(self._file(name))
-        self.checksums[name] = digest(array)
+        self.checksums[name] = digest(map_array(self._file(name)))
         write_json(self.parts / "finished.json", self.checksums)
-        return array
+        return map_array(self._file(name))
+
+    def once(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Return small arrays that an interrupted job left; make and keep them if it did not come so far.
+
+        They are no part of the result. Zip archives carry checksums of their own.
+        """
+        file = self.parts / "made" / f"{name}.npz"
+        with suppress(StoreError):
+            return dict(read_npz(file))
+        arrays = make()
+        with replace_file(file) as temporary, temporary.open("wb") as handle:
+            np.savez(handle, **arrays)
+        return arrays
 
     def _file(self, name: str) -> Path:
         return self.path / f"{name}.npy"
@@ -134,7 +146,7 @@ def _is_measured(row: Any) -> bool:
 
 
 class Stages:
-    """Time, edge visits and peak memory per stage of a job; a resumed job adds to its earlier measurements."""
+    """Time, that of the processor, edge visits and peak memory per stage; a resumed job adds to its earlier numbers."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -148,13 +160,15 @@ class Stages:
     def measure(self, stage: str) -> Iterator[dict[str, Any]]:
         """Measure a block of code; add `visits` of the yielded dictionary to the stage's row."""
         reset_peak_memory()
-        start = time.perf_counter()
+        start, processor = time.perf_counter(), time.process_time()
         extra: dict[str, Any] = {}
         try:
             yield extra
         finally:  # work before an interruption counts too
             row = self.rows.setdefault(stage, {"seconds": 0.0, "visits": 0, "peak_bytes": 0})
             row["seconds"] += time.perf_counter() - start
+            busy = row.get("processor_seconds", 0.0)  # younger than the first stores
+            row["processor_seconds"] = time.process_time() - processor + (busy if is_number(busy) else 0.0)
             row["visits"] += int(extra.get("visits", 0))
             row["peak_bytes"] = max(row["peak_bytes"], peak_memory())
             with suppress(StoreError), replace_file(self.file) as temporary:

@@ -169,12 +169,22 @@ class _Job:
             parts = ("ids", "scores", "assignment", *more)
             finished = {f"{kind.name}_{part}": self.work.open(f"{kind.name}_{part}") for part in parts}
             if any(array is None for array in finished.values()):
-                with self._stage(f"{kind.name} connections"):
-                    connections = kind.connections(self.graph, self.train, self.config)
+                connections = self._connect(kind)
                 earlier = [array for name, array in arrays.items() if name.endswith("_ids")]
                 finished = dict(self._rank(kind, connections, earlier=earlier))
             arrays |= {name: array for name, array in finished.items() if array is not None}
         return arrays
+
+    def _connect(self, kind: Kind) -> Connections:
+        """Make the super nodes of a kind, or read those that an interrupted job made."""
+
+        def make() -> dict[str, Any]:
+            with self._stage(f"{kind.name} connections"):
+                made = kind.connections(self.graph, self.train, self.config)
+            return {"assignment": made.assignment, "count": np.array(made.count)}
+
+        arrays = self.work.once(f"{kind.name}-connections", make)
+        return Connections(arrays["assignment"], int(arrays["count"]))
 
     @cached_property
     def _counts(self) -> dict[str, int]:
@@ -189,8 +199,13 @@ class _Job:
     @cached_property
     def coarse(self) -> NDArray[np.int32]:
         """Make the clusters of the second level, which serve every kind."""
-        with self._stage("coarse clusters"):
-            return coarse_clusters(self.graph, self.config)
+
+        def make() -> dict[str, Any]:
+            with self._stage("coarse clusters"):
+                return {"clusters": coarse_clusters(self.graph, self.config)}
+
+        clusters: NDArray[np.int32] = self.work.once("coarse-clusters", make)["clusters"]
+        return clusters
 
     def _rank(self, kind: Kind, connections: Connections, *, earlier: list[Array]) -> Iterator[tuple[str, Array]]:
         """Rank all nodes in shards, then join the shards into arrays of the result.

@@ -37,12 +37,14 @@ def components(indptr: Any, indices: Any) -> Any:
     """
     parent = np.arange(len(indptr) - 1).astype(np.int32)
     for u in range(len(parent)):
+        root = _root(parent, u)
         for e in range(indptr[u], indptr[u + 1]):
-            root, other = _root(parent, u), _root(parent, indices[e])
+            other = _root(parent, indices[e])
             if root < other:
                 parent[other] = root
             elif other < root:
                 parent[root] = other
+                root = other
     count, number = 0, np.empty(len(parent), np.int32)
     for u in range(len(parent)):
         root = _root(parent, u)
