@@ -51,7 +51,7 @@ from vcr_graphormer.ranking.connections import PARTITIONERS
 from vcr_graphormer.training.inference import compute
 
 EDGES_PER_NODE, COMMUNITY = 25, 1000
-SMALL = {"hidden_channels": 64, "readout": "target"}
+SMALL: dict[str, Any] = {"hidden_channels": 64, "readout": "target"}
 STEPS = 200  # of the small model
 AT_ONCE = 1 << 18  # nodes whose logits are in memory while all are predicted
 SECONDS_BETWEEN_LOOKS = 0.1

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.common import variant_config
 from benchmarks.speed import large, scale
 from benchmarks.speed.communities import Communities, write_communities
 
@@ -87,7 +88,7 @@ def test_too_many_edges_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_whole_pipeline_goes_on_after_an_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = scale.variant_config("Amazon2M", "paper")
+    config = variant_config("Amazon2M", "paper")
     config = replace(
         config,
         tokens=replace(config.tokens, clusters=20),

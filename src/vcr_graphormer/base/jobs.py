@@ -110,15 +110,18 @@ class JobFolder:
         if name not in self.checksums or not file.is_file():
             return None
         try:
-            # Hashed through a map of its own: pages that were read would count as memory of this process.
-            return map_array(file) if digest(map_array(file)) == self.checksums[name] else None
+            return self.map(name) if digest(self.map(name)) == self.checksums[name] else None
         except StoreError:
             return None
 
-    def _remember(self, name: str) -> Array:
-        self.checksums[name] = digest(map_array(self._file(name)))
-        write_json(self.parts / "finished.json", self.checksums)
+    def map(self, name: str) -> Array:
+        """Map a finished array anew. Pages that are read count as memory of this process until the map is gone."""
         return map_array(self._file(name))
+
+    def _remember(self, name: str) -> Array:
+        self.checksums[name] = digest(self.map(name))
+        write_json(self.parts / "finished.json", self.checksums)
+        return self.map(name)
 
     def once(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Return small arrays that an interrupted job left; make and keep them if it did not come so far.

@@ -316,7 +316,8 @@ class _Job:
                     step = Step.of(self.graph, self.config.self_loops) if step is None else step
                     finished = self._write_hop(hop, propagate(step, current, self.threads), shape=current.shape)
             arrays |= finished
-            current = open_hop(hop, finished, current.shape)
+            # Mapped once more: the pages of a hop are given back when the hop after the next one begins.
+            current = open_hop(hop, {name: self.work.map(name) for name in finished}, current.shape)
             self.progress(stage, hop, self.config.hops)
         return arrays
 
