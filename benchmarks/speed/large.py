@@ -189,8 +189,8 @@ def measure(nodes: int, folder: Path, arguments: argparse.Namespace) -> Iterator
         "generate": partial(generate, nodes, folder, threads),
         "check": partial(check, folder),
         "tokenize": partial(tokenize, folder, config, threads),
-        "steps": partial(steps, folder, arguments.steps, threads),
         "predict": partial(predict, folder, threads),
+        "steps": partial(steps, folder, arguments.steps, threads),  # drops the files from the page cache
     }
     for name, work in stages.items():
         file = folder / f"{name}.json"
@@ -244,7 +244,7 @@ def processor_seconds(row: dict[str, Any], title: str) -> float:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Return the finished rows as Markdown, one column each, with the slopes of those on two threads."""
-    rows = [row for row in rows if "predict" in row]
+    rows = [row for row in rows if "steps" in row]
     fitted = [row for row in rows if row["threads"] == 2]
     lines = [["nodes", *(f"{row['nodes']:,}" for row in rows)], ["threads", *(str(row["threads"]) for row in rows)]]
     for title in (*STAGES, WHOLE):
