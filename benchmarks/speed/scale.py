@@ -90,7 +90,8 @@ def train(folder: Path, steps: int) -> dict[str, Any]:
     [split] = random_splits(graph, [0])
     inputs = vcr.make_inputs(graph, store, config.model, split.train, torch.device("cpu"), streamed=True)
     trainer, labels = make_trainer(graph, split, config, inputs), np.asarray(graph.labels)
-    size, order = config.training.batch_size, np.random.default_rng(0).permutation(split.train)
+    order = np.random.default_rng(0).permutation(split.train)
+    size = min(config.training.batch_size, len(order) // 3)  # three batches at least
     steps = min(steps, (len(order) // size - 1) // 2)
     parts = [torch.from_numpy(order[i * size : (i + 1) * size]) for i in range(1 + 2 * steps)]
     first, reading, cold = slice(0, 1), slice(1, 1 + steps), slice(1 + steps, 1 + 2 * steps)

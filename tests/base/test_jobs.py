@@ -63,3 +63,25 @@ def test_other_jobs_and_foreign_folders(tmp_path: Path) -> None:
     (tmp_path / "mine" / "file").write_text("")
     with pytest.raises(StoreError, match="is not a token store"), JobFolder(tmp_path / "mine", {}):
         pass
+
+
+def test_what_an_interrupted_job_made_is_read_again_unless_it_does_not_fit(tmp_path: Path) -> None:
+    calls = []
+
+    def make() -> dict[str, np.ndarray]:
+        calls.append(len(calls))
+        return {"clusters": np.array([0, 1, len(calls)])}
+
+    def fits(arrays: dict[str, np.ndarray]) -> bool:
+        return arrays.keys() == {"clusters"} and len(arrays["clusters"]) == 3
+
+    file = tmp_path / "job" / "parts" / "made" / "clusters.npz"
+    with JobFolder(tmp_path / "job", {"graph": "a"}) as work:
+        assert work.once("clusters", make, fits)["clusters"].tolist() == [0, 1, 1]
+        assert work.once("clusters", make, fits)["clusters"].tolist() == [0, 1, 1]
+        file.write_bytes(file.read_bytes()[:-9])  # damaged
+        assert work.once("clusters", make, fits)["clusters"].tolist() == [0, 1, 2]
+        np.savez(file, clusters=np.arange(2))  # of another form
+        assert work.once("clusters", make, fits)["clusters"].tolist() == [0, 1, 3]
+        work.end()
+    assert calls == [0, 1, 2] and not file.exists()

@@ -13,10 +13,23 @@ def test_stages_add_up(tmp_path: Path) -> None:
     for visits in (10, 5):
         with Stages(file).measure("ranking") as row:
             row["visits"] = visits
+            assert sum(range(10**5)) == 4999950000  # some time of the processor
     rows = json.loads(file.read_text())
     assert rows["ranking"]["visits"] == 15
+    assert rows["ranking"]["processor_seconds"] > 0
     assert rows["ranking"]["seconds"] > 0
     assert rows["ranking"]["peak_bytes"] > 2**20
+
+
+def test_measurements_of_earlier_versions_are_added_to(tmp_path: Path) -> None:
+    file = tmp_path / "stages.json"
+    file.write_text(json.dumps({"ranking": {"seconds": 1.5, "visits": 3, "peak_bytes": 7}}))
+    with Stages(file).measure("ranking"):
+        pass
+    row = json.loads(file.read_text())["ranking"]
+    assert row["seconds"] > 1.5
+    assert row["visits"] == 3
+    assert 0 <= row["processor_seconds"] < 1.5
 
 
 SCRIPT = """

@@ -34,6 +34,8 @@ def test_scaling_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [row["size"] for row in rows] == [0.01, 0.1, 1.0]
     assert between(text, "scale") == scale.measured_table(rows)
     assert between(text, "outlook") == scale.outlook_table(rows[-1])
+    larger = json.loads((ROOT / "results" / "large.json").read_text())["rows"]
+    assert between(text, "large") == benchmark("speed.large", monkeypatch).table(larger)
     slopes = json.loads((ROOT / "results" / "growth.json").read_text())["slopes"]
     assert between(text, "slopes") == growth.slopes_table(slopes)
     cuts = json.loads((ROOT / "results" / "partitioners.json").read_text())["rows"]

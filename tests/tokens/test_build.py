@@ -299,6 +299,33 @@ def interrupt(graph: Graph, train: np.ndarray, folder: Path, monkeypatch: pytest
             tokenize(graph, train, CONFIG, folder)
 
 
+def test_clusters_are_not_made_twice(
+    graph: Graph, train: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On large graphs they take minutes: a job that is stopped while it ranks has kept them."""
+    whole = tokenize(graph, train, CONFIG, tmp_path / "whole")
+
+    def stop(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    for damaged in (False, True):
+        folder = tmp_path / str(damaged)
+        with monkeypatch.context() as patch:
+            patch.setattr(tokens, "rank_shards", stop)
+            with pytest.raises(OSError, match="No space left"):
+                tokenize(graph, train, CONFIG, folder)
+        made = sorted((folder / "parts" / "made").iterdir())
+        assert [file.name for file in made] == ["coarse-clusters.npz", "structure-connections.npz"]
+        if damaged:
+            for file in made:
+                file.write_bytes(file.read_bytes()[:-50])
+        stages: set[str] = set()
+        resumed = tokenize(graph, train, CONFIG, folder, progress=lambda stage, *_, seen=stages: seen.add(stage))
+        assert all_bytes(resumed) == all_bytes(whole)
+        assert ("structure connections" in stages, "coarse clusters" in stages) == (damaged, damaged)
+        assert "content connections" in stages
+
+
 def test_damaged_parts_are_made_again(
     graph: Graph, train: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from .. import __version__
 from ..errors import StoreError
 from .checks import Array, is_number
-from .files import claim, read_json, replace_file, synchronize, write_array, write_json
+from .files import claim, read_json, read_npz, replace_file, synchronize, write_array, write_json
 from .folders import Digest, differences, digest
 from .machine import peak_memory, reset_peak_memory
 from .mapping import map_array
@@ -154,17 +154,36 @@ class JobFolder:
         if name not in self.checksums or not file.is_file():
             return None
         try:
-            array = map_array(file)
+            return self.map(name) if digest(self.map(name)) == self.checksums[name] else None
         except StoreError:
             return None
-        return array if digest(array) == self.checksums[name] else None
+
+    def map(self, name: str) -> Array:
+        """Map a finished array anew. Pages that are read count as memory of this process until the map is gone."""
+        return map_array(self._file(name))
 
     def _remember(self, name: str, checksum: str) -> Array:
-        array = map_array(self._file(name))
         with self._changing:
             self.checksums[name] = checksum
             write_json(self.parts / "finished.json", self.checksums)
-        return array
+        return self.map(name)
+
+    def once(
+        self, name: str, make: Callable[[], dict[str, Any]], fits: Callable[[dict[str, Any]], bool]
+    ) -> dict[str, Any]:
+        """Return small arrays that an interrupted job left; make and keep them if there are none, or none that fit.
+
+        They are no part of the result. Zip archives carry checksums of their own.
+        """
+        file = self.parts / "made" / f"{name}.npz"
+        with suppress(StoreError):
+            kept = dict(read_npz(file))
+            if fits(kept):
+                return kept
+        arrays = make()
+        with replace_file(file) as temporary, temporary.open("wb") as handle:
+            np.savez(handle, **arrays)
+        return arrays
 
     def _file(self, name: str) -> Path:
         return self.path / f"{name}.npy"
@@ -179,7 +198,7 @@ def _is_measured(row: Any) -> bool:
 
 
 class Stages:
-    """Time, edge visits and peak memory per stage of a job; a resumed job adds to its earlier measurements."""
+    """Time, that of the processor, edge visits and peak memory per stage; a resumed job adds to its earlier numbers."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -193,13 +212,15 @@ class Stages:
     def measure(self, stage: str) -> Iterator[dict[str, Any]]:
         """Measure a block of code; add `visits`, and `writing` if it is there, of the yielded dictionary to the row."""
         reset_peak_memory()
-        start = time.perf_counter()
+        start, processor = time.perf_counter(), time.process_time()
         extra: dict[str, Any] = {}
         try:
             yield extra
         finally:  # work before an interruption counts too
             row = self.rows.setdefault(stage, {"seconds": 0.0, "visits": 0, "peak_bytes": 0})
             row["seconds"] += time.perf_counter() - start
+            busy = row.get("processor_seconds", 0.0)  # younger than the first stores
+            row["processor_seconds"] = time.process_time() - processor + (busy if is_number(busy) else 0.0)
             row["visits"] += int(extra.get("visits", 0))
             if "writing" in extra:
                 before = row.get("writing", 0.0)

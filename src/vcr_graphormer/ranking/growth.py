@@ -17,7 +17,7 @@ from ..data.graph import Graph
 from ..errors import GraphError
 from .connections import Connections
 from .exact import super_edge_weight
-from .kernels.scans import weighted_degrees
+from .kernels.scans import degrees_both_ways
 from .pagerank import Ranker, members_of
 from .ranker import Candidates, Ranking
 from .reachability import reachability
@@ -98,7 +98,7 @@ def grow_ranker(ranker: Any, before: Graph, graph: Graph, connections: Connectio
     clusters = len(vectors.spill) - 1
     # The weight of a super edge stays what it was, or the local part would not fit the older vectors.
     arcs = make_arcs(graph, super_edge_weight(before))
-    out, into = weighted_degrees(arcs.indptr, arcs.indices, arcs.weights)
+    out, into = degrees_both_ways(graph, arcs.weights)
     is_member = connections.assignment >= 0
     total, mass = out + is_member, np.maximum(into + is_member, TINY)[before.num_nodes :]
     limit = np.maximum(total, TINY).astype(np.float32)

@@ -19,7 +19,7 @@ from ..data.graph import Graph
 from ..errors import GraphError, StoreError
 from .connections import Connections
 from .kernels.nearest import LANES, rank_all_rows, rank_among, rank_candidates
-from .kernels.scans import arc_weights, weighted_degrees
+from .kernels.scans import arc_weights, degrees_both_ways
 from .ranker import Candidates, Closing, Effort, Preparation, Ranking, empty_lists
 from .saved import check_nearest
 
@@ -195,7 +195,7 @@ def _with_hop(graph: Graph) -> sp.csr_matrix:
     P(u, v) = weight / √(degree(u) degree(v)). The factor of u is left out: rows are scaled anyway.
     """
     features: Any = graph.features
-    _, into = weighted_degrees(np.asarray(graph.indptr), np.asarray(graph.indices), arc_weights(graph))
+    _, into = degrees_both_ways(graph, arc_weights(graph))
     step = graph.to_scipy().astype(np.float32)
     step.data /= np.sqrt(into[step.indices])
     hop = step @ (features if sp.issparse(features) else np.asarray(features))

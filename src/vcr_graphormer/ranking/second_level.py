@@ -32,7 +32,7 @@ from ..errors import ConfigError
 from .connections import Connections, structure_connections
 from .exact import super_edge_weight
 from .kernels.push import LIMIT, Arcs, Scratch, by_node, local_vector, resolvent, sort_ties
-from .kernels.scans import weighted_degrees
+from .kernels.scans import degrees_both_ways
 from .kernels.topk import Vectors
 from .reachability import reachability
 
@@ -168,7 +168,7 @@ def compute_vectors(
         Most bytes for the vectors. Lists are shortened to fit; more vectors than fit raise an error.
     """
     num_nodes = graph.num_nodes
-    layout = _lay_out(arcs, connections, coarse=coarse)
+    layout = _lay_out(graph, arcs, connections=connections, coarse=coarse)
     num_vectors, clusters, group, mass = layout.num_vectors, layout.clusters, layout.group, layout.mass
     limit = np.maximum(layout.total, TINY).astype(np.float32)
     limit[layout.hubs] = np.inf
@@ -248,10 +248,10 @@ def compute_vectors(
     return vectors, int(visits.sum())
 
 
-def _lay_out(arcs: Arcs, connections: Connections, *, coarse: NDArray[np.int32]) -> _Layout:
+def _lay_out(graph: Graph, arcs: Arcs, *, connections: Connections, coarse: NDArray[np.int32]) -> _Layout:
     """Choose the hubs and number the vectors."""
     supers, clusters = connections.count, int(coarse.max()) + 1
-    out, into = weighted_degrees(arcs.indptr, arcs.indices, arcs.weights)
+    out, into = degrees_both_ways(graph, arcs.weights)
     is_member = connections.assignment >= 0
     total, mass = out + is_member, np.maximum(into + is_member, TINY)
     # A hub needs an edge out of it: else its score would not be restart · m.

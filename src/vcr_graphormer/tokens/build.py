@@ -162,6 +162,13 @@ def _by_path(executor: Executor | None) -> bool:
     return executor is not None and not isinstance(executor, ThreadPoolExecutor)
 
 
+def _are_groups(values: Array, num_nodes: int, least: int, count: int) -> bool:
+    """Return whether an array read from a file has one group for each node, from `least` to below `count`."""
+    if values.dtype != np.int32 or values.shape != (num_nodes,):
+        return False
+    return not num_nodes or (least <= int(values.min()) and int(values.max()) < count)
+
+
 @dataclass(frozen=True, eq=False)
 class _Job:
     """One run of `tokenize`, with what its stages need."""
@@ -205,8 +212,7 @@ class _Job:
             parts = ("ids", "scores", "assignment", *more)
             finished = {f"{kind.name}_{part}": self.work.open(f"{kind.name}_{part}") for part in parts}
             if any(array is None for array in finished.values()):
-                with self._stage(f"{kind.name} connections"):
-                    connections = self._connections(kind)
+                connections = self._connections(kind)
                 earlier = [array for name, array in arrays.items() if name.endswith("_ids")]
                 finished = dict(self._rank(kind, connections, earlier=earlier))
             arrays |= {name: array for name, array in finished.items() if array is not None}
@@ -233,11 +239,23 @@ class _Job:
         return {name: array for name, array in kept.items() if array is not None}
 
     def _connections(self, kind: Kind) -> Connections:
-        """Return the super nodes of a kind: those that are kept, else made."""
+        """Return the super nodes of a kind: those that are kept or that an interrupted job made, else make them."""
+
+        def make() -> dict[str, Any]:
+            with self._stage(f"{kind.name} connections"):
+                made = kind.connections(self.graph, self.train, self.config)
+            return {"assignment": made.assignment, "count": np.array(made.count)}
+
+        def fits(arrays: dict[str, Any]) -> bool:
+            if arrays.keys() != {"assignment", "count"} or arrays["count"].shape or arrays["count"].dtype != np.int64:
+                return False
+            return _are_groups(arrays["assignment"], self.graph.num_nodes, -1, int(arrays["count"]))
+
         kept = self.kept.get(f"{kind.name}_assignment")
-        if kept is None:
-            return kind.connections(self.graph, self.train, self.config)
-        return Connections(np.array(kept), self.config.clusters if kind.count(self.config) else 0)
+        if kept is not None:
+            return Connections(np.array(kept), self.config.clusters if kind.count(self.config) else 0)
+        arrays = self.work.once(f"{kind.name}-connections", make, fits)
+        return Connections(arrays["assignment"], int(arrays["count"]))
 
     @cached_property
     def _counts(self) -> dict[str, int]:
@@ -252,10 +270,19 @@ class _Job:
     @cached_property
     def coarse(self) -> NDArray[np.int32]:
         """Return the clusters of the second level, which serve every kind: those that are kept, else made."""
+
+        def make() -> dict[str, Any]:
+            with self._stage("coarse clusters"):
+                return {"clusters": coarse_clusters(self.graph, self.config)}
+
+        def fits(arrays: dict[str, Any]) -> bool:
+            nodes = self.graph.num_nodes
+            return arrays.keys() == {"clusters"} and _are_groups(arrays["clusters"], nodes, 0, nodes)
+
         if COARSE in self.kept:
             return np.array(self.kept[COARSE])
-        with self._stage("coarse clusters"):
-            return coarse_clusters(self.graph, self.config)
+        arrays = self.work.once("coarse-clusters", make, fits)
+        return np.asarray(arrays["clusters"])
 
     def _rank(self, kind: Kind, connections: Connections, *, earlier: list[Array]) -> Iterator[tuple[str, Array]]:
         """Rank all nodes in shards, then join the shards into arrays of the result.
@@ -406,7 +433,10 @@ class _Job:
 
         def read(hop: int) -> Any:
             self._settle(hops, unwritten, 0)
-            return features if hop == 0 else open_hop(hop, hops[hop], features.shape)
+            if hop == 0:
+                return features
+            # Mapped anew: the pages of a hop are given back when the hop after the next one begins.
+            return open_hop(hop, {name: self.work.map(name) for name in hops[hop]}, features.shape)
 
         self._show_hops(hops)
         for hop in missing:

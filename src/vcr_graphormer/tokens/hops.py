@@ -39,10 +39,10 @@ class Step:
 
     @classmethod
     def of(cls, graph: Graph, self_loops: bool = False) -> Step:
-        """Make the step of a graph, with degrees from one compiled pass over the arcs."""
-        from ..ranking.kernels.scans import arc_weights, weighted_degrees
+        """Make the step of a graph. With weights or directions, degrees take one compiled pass over the arcs."""
+        from ..ranking.kernels.scans import arc_weights, degrees_both_ways
 
-        degrees = weighted_degrees(np.asarray(graph.indptr), np.asarray(graph.indices), arc_weights(graph))
+        degrees = degrees_both_ways(graph, arc_weights(graph))
         return cls(graph, self_loops, *(_inverse_root(degree + self_loops) for degree in degrees))
 
     @cached_property

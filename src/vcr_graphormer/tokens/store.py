@@ -12,7 +12,7 @@ from typing import Any
 from ..base.checks import REMOVED, is_whole, without_removed
 from ..base.folders import MANIFEST, check_once, differences, open_folder, verify_folder
 from ..base.machine import default_threads, format_bytes
-from ..base.mapping import Closed
+from ..base.mapping import Closed, map_array
 from ..data.contract import all_finite, check_form, check_range, check_sparse
 from ..data.tasks import MOST_GAPPY_ID
 from ..errors import ConfigError, GraphError, StoreError
@@ -105,8 +105,9 @@ class TokenStore(TokenLists):
 
     def _check_hop(self, name: str, shape: tuple[int, int]) -> None:
         if name in self.arrays:
-            check_form(self.arrays[name], self.settings.hop_type, shape, name=name)
-            if not all_finite(self.arrays[name]):
+            hop = map_array(self.path / f"{name}.npy")  # so that the pages of few hops at a time are in memory
+            check_form(hop, self.settings.hop_type, shape, name=name)
+            if not all_finite(hop):
                 raise GraphError(f"{name} must be finite")
             return
         data, indices, indptr = (self.arrays[f"{name}_{part}"] for part in SPARSE_PARTS)

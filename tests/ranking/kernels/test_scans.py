@@ -7,7 +7,7 @@ from scipy.sparse.csgraph import connected_components
 
 from tests.support import graphs
 from vcr_graphormer import Graph
-from vcr_graphormer.ranking.kernels.scans import arc_weights, components, weighted_degrees
+from vcr_graphormer.ranking.kernels.scans import arc_weights, components, degrees_both_ways, weighted_degrees
 
 
 def make(case: tuple[int, list[tuple[int, int]]], directed: bool, weighted: bool = False) -> Graph:
@@ -48,3 +48,6 @@ def test_degrees_are_sums_of_rows_and_columns(
     matrix = graph.to_scipy().toarray().astype(np.float64)
     np.testing.assert_allclose(out, matrix.sum(axis=1), rtol=1e-12)
     np.testing.assert_allclose(into, matrix.sum(axis=0), rtol=1e-12)
+    for found, counted in zip(degrees_both_ways(graph, arc_weights(graph)), (out, into), strict=True):
+        assert found.dtype == np.float64
+        np.testing.assert_array_equal(found, counted)

@@ -16,6 +16,23 @@ def arc_weights(graph: Graph) -> NDArray[np.float32]:
     return np.empty(0, dtype=np.float32) if graph.weights is None else np.asarray(graph.weights)
 
 
+def degrees_both_ways(graph: Graph, weights: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the weight of the arcs out of and into every node, [n] each.
+
+    Without weights and directions both are the number of neighbours, and no arc is read.
+
+    Parameters
+    ----------
+    weights
+        The weights of the arcs, maybe scaled; an empty array means 1 everywhere.
+    """
+    if not len(weights) and not graph.directed:
+        degrees = graph.degrees.astype(np.float64)
+        return degrees, degrees
+    out, into = weighted_degrees(np.asarray(graph.indptr), np.asarray(graph.indices), weights)
+    return out, into
+
+
 @nb.njit(nogil=True, cache=True)
 def weighted_degrees(indptr: Any, indices: Any, weights: Any) -> Any:
     """Return the weight of the arcs out of and into every node, float64 [n] each; empty weights mean 1."""
@@ -37,12 +54,14 @@ def components(indptr: Any, indices: Any) -> Any:
     """
     parent = np.arange(len(indptr) - 1).astype(np.int32)
     for u in range(len(parent)):
+        root = _root(parent, u)
         for e in range(indptr[u], indptr[u + 1]):
-            root, other = _root(parent, u), _root(parent, indices[e])
+            other = _root(parent, indices[e])
             if root < other:
                 parent[other] = root
             elif other < root:
                 parent[root] = other
+                root = other
     count, number = 0, np.empty(len(parent), np.int32)
     for u in range(len(parent)):
         root = _root(parent, u)
