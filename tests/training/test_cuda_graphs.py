@@ -12,6 +12,7 @@ import torch
 from tests.support.plain import model_config, token_config, train_config
 from vcr_graphormer import Split, VCRGraphormer, generate, make_inputs, tokenize
 from vcr_graphormer.data.tasks import TASKS, Target
+from vcr_graphormer.model import packed
 from vcr_graphormer.training import cuda_graphs
 from vcr_graphormer.training.cuda_graphs import CapturedStep, StreamedSteps
 from vcr_graphormer.training.processes import Processes
@@ -111,14 +112,14 @@ def repeat(step: Callable[[], torch.Tensor]) -> tuple[Any, torch.Tensor]:
     return Repeated(step, loss), loss
 
 
-def train_streamed(trainer: Trainer, epochs: int, packed: bool) -> list[float]:
+def train_streamed(trainer: Trainer, epochs: int, recorded: bool) -> list[float]:
     """Losses of steps with batches that are packed as for a GPU."""
     losses = []
     trainer.worker.train()
     for epoch in range(epochs):
         for nodes, labels in zip(*trainer._parts(epoch), strict=True):
             batch = trainer.inputs.packed(nodes)
-            losses.append(float(trainer.advance(nodes, labels, batch if packed else batch.unpacked())))
+            losses.append(float(trainer.advance(nodes, labels, batch if recorded else batch.unpacked())))
     return losses
 
 
@@ -127,7 +128,7 @@ def test_streamed_steps_equal_plain_ones(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(cuda_graphs, "record", repeat)
     cpu = torch.device("cpu")
     first, second = (make_trainer(cpu, tmp_path / "tokens", streamed=True, identity=identity) for _ in range(2))
-    losses, expected = train_streamed(first, 6, packed=True), train_streamed(second, 6, packed=False)
+    losses, expected = train_streamed(first, 6, recorded=True), train_streamed(second, 6, recorded=False)
     assert losses == pytest.approx(expected, abs=1e-5)
     assert len(set(losses)) == 18
     assert sorted(first.streamed) == [40, 100]
@@ -153,6 +154,14 @@ def test_a_batch_that_does_not_fit_takes_a_plain_step(tmp_path: Path, monkeypatc
     assert float(loss) == float(second.advance(second.nodes[:100], labels, batch.unpacked()))
 
 
+def test_rows_too_large_to_be_dense_take_plain_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "_most_bytes", lambda device: 1)
+    first, second = (make_trainer(torch.device("cpu"), tmp_path / "tokens", streamed=True, identity=True) for _ in "ab")
+    losses = train_streamed(first, 2, recorded=True)
+    assert losses == train_streamed(second, 2, recorded=False)
+    assert [steps.taken for steps in first.streamed.values()] == [0, 0]
+
+
 def test_where_recording_fails_training_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(step: Callable[[], torch.Tensor]) -> None:
         raise RuntimeError("operation not permitted when stream is capturing")
@@ -160,9 +169,9 @@ def test_where_recording_fails_training_goes_on(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(cuda_graphs, "record", fail)
     first, second = (make_trainer(torch.device("cpu"), tmp_path / "tokens", streamed=True) for _ in range(2))
     with pytest.warns(UserWarning, match="a training step was not recorded, and is slower: operation not") as caught:
-        losses = train_streamed(first, 6, packed=True)
+        losses = train_streamed(first, 6, recorded=True)
     assert len(caught) == 2  # once for each size
-    assert losses == pytest.approx(train_streamed(second, 6, packed=False), abs=1e-5)
+    assert losses == pytest.approx(train_streamed(second, 6, recorded=False), abs=1e-5)
 
 
 def test_several_processes_step_without_recording(tmp_path: Path) -> None:

@@ -76,10 +76,12 @@ class StreamedSteps:
         return bool(batch.packed) and trainer.processes.size == 1
 
     def __init__(self, examples: Sequence[Batch], labels: Tensor) -> None:
-        self.fixed = FixedBatch(list(examples), labels.device) if examples else None
+        fixed = FixedBatch(list(examples), labels.device) if examples else None
+        # Sparse products cannot be recorded, and would read the spare entries.
+        self.fixed = fixed if fixed is not None and fixed.becomes_dense else None
         self.labels = labels.clone()
         self.taken = 0  # padded steps that were not replayed
-        self.recordable = self.fixed is not None and self.fixed.becomes_dense
+        self.recordable = True
         self.graph: torch.cuda.CUDAGraph | None = None
         self.loss: Tensor
 
