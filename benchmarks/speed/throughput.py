@@ -106,7 +106,7 @@ def measure(
     random = np.random.default_rng(0)
     parts = [torch.from_numpy(random.choice(split.train, size, replace=False)) for _ in range(BATCHES)]
     targets = [torch.from_numpy(labels[part.numpy()]).to(device) for part in parts]
-    batches: Iterator[Any] = inputs.batches_of(cycle(parts)) if streamed else repeat(None)
+    batches: Iterator[Any] = inputs.batches_of(cycle(parts), packed=True) if streamed else repeat(None)
     todo = zip(cycle(parts), cycle(targets), batches, strict=False)
 
     def advance() -> None:

@@ -36,7 +36,7 @@ def test_the_rows_arrive_rounded(form: str, dtype: torch.dtype, monkeypatch: pyt
     expected = torch.from_numpy(plain)[ROWS].to(dtype)
     parcel = pack(matrix, ROWS, dtype, pinned=False)
     assert parcel.pin_memory() is parcel
-    arrived = parcel.to(CPU)
+    arrived = parcel.to(CPU).unpack()
     assert isinstance(arrived, torch.Tensor)
     assert (arrived.dtype, arrived.shape) == (dtype, (4, 24 if form == "sparse" else 21))
     torch.testing.assert_close(arrived[:, :21], expected, rtol=0, atol=0)
@@ -45,7 +45,7 @@ def test_the_rows_arrive_rounded(form: str, dtype: torch.dtype, monkeypatch: pyt
     torch.testing.assert_close(project(arrived, weight), expected @ weight)
     if form == "sparse":
         monkeypatch.setattr(packed, "_most_bytes", lambda device: 4 * 24 * dtype.itemsize - 1)
-        kept = parcel.to(CPU)
+        kept = parcel.to(CPU).unpack()
         assert isinstance(kept, SparseRows)
         assert (kept.indices.dtype, kept.values.dtype, kept.shape) == (torch.int32, dtype, (4, 21))
         torch.testing.assert_close(kept.to_dense(), expected, rtol=0, atol=0)
@@ -68,7 +68,7 @@ def test_packed_batches_are_the_batches(sparse: bool) -> None:
     lists = make_lists(graph, None, token_config(hops=2, clusters=4, structure_tokens=3, content_tokens=0))
     inputs = make_inputs(graph, lists, model_config(rich_tokens=1), np.arange(50), CPU, streamed=True)
     nodes = torch.tensor([7, 31, 8])
-    plain, sent = inputs.batch(nodes), inputs.packed(nodes).to(CPU)
+    plain, sent = inputs.batch(nodes), inputs.packed(nodes).to(CPU).unpacked()
     for name in ("nodes", "place", "scores"):
         torch.testing.assert_close(getattr(sent, name), getattr(plain, name))
     assert len(sent.rows) == len(plain.rows) == 2
@@ -89,7 +89,7 @@ def test_batches_arrive_on_a_gpu(sparse: bool, dtype: torch.dtype) -> None:
     inputs = make_inputs(graph, lists, model_config(rich_tokens=1), np.arange(50), gpu, dtype, streamed=True)
     parts = torch.split(torch.randperm(200), 30)
     for part, batch in zip(parts, inputs.batches_of(parts), strict=True):
-        expected = inputs.packed(part).to(CPU)
+        expected = inputs.packed(part).to(CPU).unpacked()
         for ours, theirs in zip((*batch.hops, *batch.rows), (*expected.hops, *expected.rows), strict=True):
             assert isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor)
             assert (ours.device.type, ours.dtype) == ("cuda", dtype)

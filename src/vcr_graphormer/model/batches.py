@@ -19,7 +19,7 @@ from ..errors import ConfigError
 from ..tokens.layout import Layout
 from .labels import GRID, OFFSET
 from .matrices import Matrix, Rows, choose, select, slice_rows
-from .packed import pack
+from .packed import Packed, pack
 
 _AHEAD = 2  # batches that wait in the background while one is in use
 _MOST_READERS = 12  # threads that read batches; chosen by hand
@@ -109,6 +109,23 @@ class Batch:
         return self._map(
             lambda matrix: matrix.to(device, non_blocking=True) if isinstance(matrix, Tensor) else matrix.to(device)
         )
+
+    @property
+    def packed(self) -> tuple[Packed, ...]:
+        """Return the matrices that are packed: all hops and rows, or none."""
+        matrices: tuple[Any, ...] = (*self.hops, *self.rows)
+        return tuple(matrix for matrix in matrices if isinstance(matrix, Packed))
+
+    def unpacked(self) -> Batch:
+        """Return the batch with all its rows ready for products."""
+        return self._map(lambda matrix: matrix.unpack() if isinstance(matrix, Packed) else matrix)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """Return all tensors of a batch that is dense or packed, in the order of the fields."""
+        found: list[Tensor] = []
+        self._map(lambda matrix: found.extend(matrix.tensors if isinstance(matrix, Packed) else (matrix,)))
+        return found
 
     def pin_memory(self) -> Batch:
         """Return the batch in page-locked memory, from where a GPU reads without waiting."""
@@ -226,7 +243,7 @@ class Inputs:
         return self._batch(nodes, with_rows, alone, take_hops=select, take_rows=take)
 
     def packed(self, nodes: Tensor, with_rows: bool = True) -> Batch:
-        """Return a batch whose features and hops are packed for the way to a GPU: use it after `Batch.to`."""
+        """Return a batch whose features and hops are packed for the way to a GPU: use `Batch.unpacked` there."""
         how = partial(pack, dtype=self.dtype, pinned=self.device.type == "cuda")
         return self._batch(nodes, with_rows, None, take_hops=how, take_rows=how)
 
@@ -307,8 +324,11 @@ class Inputs:
         """Return batches of consecutive `nodes`."""
         return self.batches_of(torch.split(nodes, size) if len(nodes) else (), with_rows)
 
-    def batches_of(self, parts: Iterable[Tensor], with_rows: bool = True) -> Iterator[Batch]:
-        """Return a batch of the nodes of each part, in their order; streamed ones are read ahead."""
+    def batches_of(self, parts: Iterable[Tensor], with_rows: bool = True, packed: bool = False) -> Iterator[Batch]:
+        """Return a batch of the nodes of each part, in their order; streamed ones are read ahead.
+
+        With `packed` those that are streamed to a GPU arrive packed: use `Batch.unpacked`, or copy them elsewhere.
+        """
         if not self.streamed:
             return (self.batch(part, with_rows) for part in parts)
 
@@ -317,8 +337,11 @@ class Inputs:
             return self.packed(part, with_rows).pin_memory() if on_gpu else self.batch(part, with_rows)
 
         _ = self.padded  # computed here once, not by every reader
-        # Copied when the caller asks: batches that wait must not fill a GPU too small for the inputs.
-        return (batch.to(self.device) for batch in _read_ahead(read, parts))
+        # Most wait in main memory: they must not fill a GPU too small for the inputs.
+        if self.device.type != "cuda":
+            return (batch.to(self.device) for batch in _read_ahead(read, parts))
+        arriving = _sent_ahead(_read_ahead(read, parts), self.device)
+        return arriving if packed else (batch.unpacked() for batch in arriving)
 
 
 def _read_ahead(read: Callable[[Tensor], Batch], parts: Iterable[Tensor]) -> Iterator[Batch]:
@@ -336,6 +359,32 @@ def _read_ahead(read: Callable[[Tensor], Batch], parts: Iterable[Tensor]) -> Ite
         finally:  # the caller may have stopped early
             for future in waiting:
                 future.cancel()
+
+
+def _sent_ahead(batches: Iterable[Batch], device: torch.device) -> Iterator[Batch]:
+    """Yield batches on a GPU: each is copied there while the one before is in use."""
+    copying = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    sent: deque[tuple[Batch, torch.cuda.Event]] = deque()
+    used: deque[torch.cuda.Event] = deque()
+
+    def arrived() -> Batch:
+        batch, copied = sent.popleft()
+        now = torch.cuda.current_stream(device)
+        now.wait_event(copied)
+        for tensor in batch.tensors:  # its memory must not be used again before the caller's work is done
+            tensor.record_stream(now)
+        return batch
+
+    for batch in batches:
+        with torch.cuda.stream(copying):
+            sent.append((batch.to(device), copying.record_event()))
+        if len(sent) > 1:
+            yield arrived()
+            used.append(torch.cuda.current_stream(device).record_event())
+            if len(used) > _AHEAD:  # the GPU is behind: sending more would only take memory
+                used.popleft().synchronize()
+    while sent:
+        yield arrived()
 
 
 def _alone(controller: ThreadpoolController) -> None:

@@ -118,12 +118,16 @@ class SparseRows:
         return SparseRows(indptr, indices, values, self.width)
 
     def to_dense(self) -> Tensor:
-        """Return the same rows with all their zeros."""
-        full = torch.zeros(self.shape, dtype=self.values.dtype, device=self.values.device)
-        rows = torch.arange(self.shape[0], device=full.device)
-        owners = torch.repeat_interleave(rows, self.indptr.diff().long(), output_size=len(self.indices))
+        """Return the same rows with all their zeros. Entries after the end of the last row do not count.
+
+        No shape depends on the numbers, so that a GPU can record this.
+        """
+        count, device = self.shape[0], self.values.device
+        entries = torch.arange(len(self.values), dtype=self.indptr.dtype, device=device)
+        owners = torch.searchsorted(self.indptr, entries, right=True) - 1  # of what does not count: one row more
+        full = torch.zeros(count + 1, self.width, dtype=self.values.dtype, device=device)
         full[owners, self.indices.long()] = self.values
-        return full
+        return full[:count]
 
     @cached_property
     def transposed(self) -> tuple[Tensor, Tensor, Tensor]:

@@ -18,7 +18,7 @@ _DENSE_PART = 32
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """Rows that wait in main memory for `to`.
+    """Rows on their way: written to main memory by `pack`, copied to a device by `to`, made usable by `unpack`.
 
     Attributes
     ----------
@@ -31,15 +31,42 @@ class Packed:
     rows: Matrix
     dtype: torch.dtype
 
-    def to(self, device: torch.device) -> Matrix:
-        """Return the rows on a device: dense, with zero columns up to an aligned width, where memory allows it."""
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Return the tensors that hold the rows, the first with a number for each row or each start of one."""
+        rows = self.rows
+        return (rows,) if isinstance(rows, Tensor) else (rows.indptr, rows.indices, rows.values)
+
+    def to(self, device: torch.device) -> Packed:
+        """Return the rows on a device, packed as they are."""
+        rows = self.rows
+        there = rows.to(device, non_blocking=True) if isinstance(rows, Tensor) else rows.to(device)
+        return replace(self, rows=there)
+
+    @property
+    def becomes_dense(self) -> bool:
+        """Return whether `unpack` makes the rows dense: where memory allows it."""
         if isinstance(self.rows, Tensor):
-            return self.rows.to(device, non_blocking=True).to(self.dtype)
-        rows = self.rows.to(device)
-        width = aligned(rows.width)
-        if rows.shape[0] * width * self.dtype.itemsize <= _most_bytes(device):
-            return replace(rows, width=width).to_dense()
-        return replace(rows, indices=rows.indices.to(rows.indptr.dtype))
+            return True
+        needed = self.rows.shape[0] * aligned(self.rows.width) * self.dtype.itemsize
+        return needed <= _most_bytes(self.rows.values.device)
+
+    def unpack(self) -> Matrix:
+        """Return the rows for a product: dense, with zero columns up to an aligned width, or else sparse."""
+        if isinstance(self.rows, Tensor):
+            return self.rows.to(self.dtype)
+        if self.becomes_dense:
+            return replace(self.rows, width=aligned(self.rows.width)).to_dense()
+        return replace(self.rows, indices=self.rows.indices.to(self.rows.indptr.dtype))
+
+    def room(self, rows: int, entries: int, device: torch.device) -> Packed:
+        """Return as many empty rows of this form on a device, with room for so many entries if they are sparse."""
+        if isinstance(self.rows, Tensor):
+            empty: Matrix = self.rows.new_zeros((rows, self.rows.shape[1]), device=device)
+        else:
+            starts, columns, values = (tensor.new_zeros(entries, device=device) for tensor in self.tensors)
+            empty = SparseRows(starts.new_zeros(rows + 1), columns, values, self.rows.width)
+        return replace(self, rows=empty)
 
     def pin_memory(self) -> Packed:
         """Return itself: the rows were written to page-locked memory."""

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+from ..errors import ConfigError
+from ..model.batches import Batch
+from ..model.fixed import FixedBatch
 
 if TYPE_CHECKING:
     from .trainer import Trainer
@@ -46,3 +53,76 @@ class CapturedStep:
         self.labels.copy_(labels)
         self.graph.replay()
         return self.loss
+
+
+class StreamedSteps:
+    """Steps with streamed batches of one size, recorded as a CUDA graph after the first ones.
+
+    A packed batch is copied to tensors that stay, with some room to spare, and the step unpacks it there. One that does
+    not fit takes a step of its own. Dropout of spare rows draws random numbers, too, so all steps of a size are padded,
+    the first ones before recording as well.
+
+    Parameters
+    ----------
+    examples
+        Packed batches of this size, by which the room is measured.
+    labels
+        The labels of any batch of this size.
+    """
+
+    @classmethod
+    def possible(cls, trainer: Trainer, batch: Batch) -> bool:
+        """Return whether a step with this batch takes this way."""
+        return bool(batch.packed) and trainer.processes.size == 1
+
+    def __init__(self, examples: Sequence[Batch], labels: Tensor) -> None:
+        fixed = FixedBatch(list(examples), labels.device) if examples else None
+        # Sparse products cannot be recorded, and would read the spare entries.
+        self.fixed = fixed if fixed is not None and fixed.becomes_dense else None
+        self.labels = labels.clone()
+        self.taken = 0  # padded steps that were not replayed
+        self.recordable = True
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.loss: Tensor
+
+    def __call__(self, trainer: Trainer, batch: Batch, labels: Tensor) -> Tensor:
+        """Take a step; the next call may overwrite the returned loss."""
+        if self.fixed is None or not self.fixed.fill(batch):
+            return trainer.take_step(batch.unpacked(), labels)
+        fixed = self.fixed
+        self.labels.copy_(labels)
+
+        def step() -> Tensor:
+            return trainer.take_step(fixed.packed.unpacked(), self.labels)
+
+        if self.graph is None and self.recordable and self.taken >= CapturedStep.WARM_UP:
+            try:
+                self.graph, self.loss = record(step)
+            except (RuntimeError, ConfigError) as error:
+                self.recordable = False
+                warnings.warn(f"a training step was not recorded, and is slower: {error}", stacklevel=2)
+        if self.graph is None:
+            self.taken += 1
+            return step()
+        self.graph.replay()
+        return self.loss
+
+
+def record(step: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+    """Return a step as a CUDA graph that was not replayed yet, and the loss that replaying it writes."""
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+    device = torch.cuda.current_device()
+    generator = torch.cuda.default_generators[device]
+    before = generator.clone_state()
+    try:
+        # Other threads take page-locked memory meanwhile, which they may. The outer stream is for the case of an error,
+        # after which torch would go on with the stream that it records.
+        with torch.cuda.stream(stream), torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            loss = step()
+    except BaseException:
+        # Torch leaves both as they are while it records: then no random numbers, and no memory that is used again.
+        generator.graphsafe_set_state(before)
+        with suppress(RuntimeError):
+            torch._C._cuda_endAllocateToPool(device, graph.pool())
+        raise
+    return graph, loss

@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -30,7 +31,7 @@ from ..model.members import Model, make_model
 from .checkpoint import HISTORY, cut_history, read_history, restore_training, save_training
 from .config import TrainConfig, learning_rate
 from .consistency import COPIES, disagreement, ramp
-from .cuda_graphs import CapturedStep
+from .cuda_graphs import CapturedStep, StreamedSteps
 from .devices import choose_micro_batch, choose_precision, memory_advice, within_memory
 from .inference import compute
 from .interrupt import interruptible
@@ -41,6 +42,7 @@ CHECKPOINT = "checkpoint/last.safetensors"
 # The decay of the average is at most (1 + step) / (10 + step), as in TensorFlow's ExponentialMovingAverage. Early
 # weights are forgotten faster, or the random start would stay in the average for long.
 _AVERAGE_WARM_UP = 10
+_EXAMPLES = 4  # batches by which the room for streamed ones is measured
 _SEED_STEP = 1_000_003  # more than a training has epochs: no two pairs of seed and epoch give the same order
 
 
@@ -126,6 +128,7 @@ class Trainer:
         self.worker = model if self.precision == torch.float32 else copy.deepcopy(model).to(self.precision)
         self.joint = self.processes.joint(self.worker, inputs.device)
         self.captured: CapturedStep | None = None
+        self.streamed: dict[int, StreamedSteps] = {}  # by the number of nodes
         self.compiled = torch.compile(self.worker.forward, dynamic=False) if config.compile and on_gpu else None
         self.steps_taken = 0
         self.average = copy.deepcopy(model) if config.average else None
@@ -272,18 +275,11 @@ class Trainer:
         """Pass over the training nodes once; return the mean loss of its steps."""
         self.worker.train()
         self.processes.seed(self.config.seed, self.epoch)
-        # The order depends on seed and epoch only, so a resumed run and all processes have the same.
-        generator = torch.Generator().manual_seed((self.config.seed * _SEED_STEP + self.epoch) % 2**63)
-        order = torch.randperm(len(self.nodes), generator=generator)
-        nodes = torch.split(self.nodes[order.to(self.nodes.device)], self.config.batch_size)
-        labels = torch.split(self.labels[order.to(self.labels.device)], self.config.batch_size)
-        own_nodes = [batch[self.processes.share(len(batch))] for batch in nodes]
-        if self.config.consistency:
-            own_nodes = self._add_unlabelled(own_nodes, generator)
-        losses = torch.zeros(len(nodes), device=self.inputs.device)
+        own_nodes, labels = self._parts(self.epoch)
+        losses = torch.zeros(len(own_nodes), device=self.inputs.device)
         # Reading a loss from a GPU would wait for it at every step; several processes check after the epoch.
         check_each = self.inputs.device.type == "cpu" and self.processes.size == 1
-        batches = iter(self.inputs.batches_of(own_nodes)) if self.inputs.streamed else None
+        batches = iter(self.inputs.batches_of(own_nodes, packed=True)) if self.inputs.streamed else None
         for number, (step_nodes, step_labels) in enumerate(zip(own_nodes, labels, strict=True)):
             batch = None if batches is None else next(batches)
             own_labels = step_labels[self.processes.share(len(step_labels))]
@@ -294,6 +290,23 @@ class Trainer:
         losses = self.processes.sum(losses)
         self.processes.first(lambda: self._check(losses))
         return float(losses.mean())
+
+    def _parts(self, epoch: int) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+        """Return this process' nodes of each step of an epoch, and the labels of all processes."""
+        # The order depends on seed and epoch only, so a resumed run and all processes have the same.
+        generator = torch.Generator().manual_seed((self.config.seed * _SEED_STEP + epoch) % 2**63)
+        order = torch.randperm(len(self.nodes), generator=generator)
+        nodes = torch.split(self.nodes[order.to(self.nodes.device)], self.config.batch_size)
+        labels = torch.split(self.labels[order.to(self.labels.device)], self.config.batch_size)
+        own_nodes = [batch[self.processes.share(len(batch))] for batch in nodes]
+        if self.config.consistency:
+            own_nodes = self._add_unlabelled(own_nodes, generator)
+        return own_nodes, labels
+
+    def _examples(self, size: int) -> list[Batch]:
+        """Return some packed batches of this size, the same ones whenever the training starts or resumes."""
+        parts = (part for epoch in range(_EXAMPLES) for part in self._parts(epoch)[0] if len(part) == size)
+        return [self.inputs.packed(part) for part in islice(parts, _EXAMPLES)]
 
     def _add_unlabelled(self, batches: list[Tensor], generator: torch.Generator) -> list[Tensor]:
         """Return the batches of an epoch, each followed by copies of this process' part of random unlabelled nodes."""
@@ -317,8 +330,12 @@ class Trainer:
         if batch is None and CapturedStep.possible(self, nodes):
             self.captured = self.captured or CapturedStep(self, nodes, labels)
             loss = self.captured(nodes, labels)
+        elif batch is not None and StreamedSteps.possible(self, batch):
+            if len(batch) not in self.streamed:
+                self.streamed[len(batch)] = StreamedSteps(self._examples(len(batch)), labels)
+            loss = self.streamed[len(batch)](self, batch, labels)
         else:
-            loss = self.take_step(self._make_batch(nodes) if batch is None else batch, labels, total)
+            loss = self.take_step(self._make_batch(nodes) if batch is None else batch.unpacked(), labels, total)
         self._update_average()
         return loss
 
