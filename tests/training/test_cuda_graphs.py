@@ -21,7 +21,7 @@ def make_trainer(device: torch.device, folder: Path, combine: str = "joint", wei
     model = model_config(hidden_channels=16, heads=2, dropout=0.0, attention_dropout=0.0, combine=combine)
     tokens = token_config(hops=2, clusters=4, structure_tokens=4, content_tokens=4)
     store = tokenize(graph, split.train, tokens, folder)
-    training = train_config(epochs=4, batch_size=100, precision="float32", average=0.9)
+    training = train_config(epochs=6, batch_size=100, precision="float32", average=0.9)
     inputs = make_inputs(graph, store, model, split.train, device)
     torch.manual_seed(0)
     made = VCRGraphormer(model, store.layout, num_features=8, num_outputs=3).to(device)
@@ -34,8 +34,8 @@ def make_trainer(device: torch.device, folder: Path, combine: str = "joint", wei
 def test_not_on_a_cpu(tmp_path: Path) -> None:
     trainer = make_trainer(torch.device("cpu"), tmp_path / "tokens")
     trainer.fit()
-    assert trainer.steps_taken == 12
-    assert trainer.captured is None
+    assert trainer.steps_taken == {100: 12, 40: 6}
+    assert trainer.captured == {}
     assert not CapturedStep.possible(trainer, trainer.nodes[:100])
 
 
@@ -44,9 +44,9 @@ def test_which_steps_can_be_recorded(tmp_path: Path) -> None:
     on_gpu = replace(trainer.inputs, device=torch.device("cuda"))  # nothing is computed there
     trainer.inputs = on_gpu
     assert not CapturedStep.possible(trainer, trainer.nodes[:100])  # not warm
-    trainer.steps_taken = CapturedStep.WARM_UP
+    trainer.steps_taken[100] = CapturedStep.WARM_UP
     assert CapturedStep.possible(trainer, trainer.nodes[:100])
-    assert not CapturedStep.possible(trainer, trainer.nodes[:40])  # not a full batch
+    assert not CapturedStep.possible(trainer, trainer.nodes[:40])  # not warm at this size
     trainer.inputs = replace(on_gpu, streamed=True)  # rows are searched for: their number differs
     assert not CapturedStep.possible(trainer, trainer.nodes[:100])
 
@@ -60,7 +60,7 @@ def test_all_rows_are_taken_where_a_batch_names_as_many(tmp_path: Path) -> None:
 
 def test_with_several_processes_nothing_is_recorded(tmp_path: Path) -> None:
     trainer = make_trainer(torch.device("cpu"), tmp_path / "tokens")
-    trainer.steps_taken = CapturedStep.WARM_UP
+    trainer.steps_taken[100] = CapturedStep.WARM_UP
     trainer.inputs = replace(trainer.inputs, device=torch.device("cuda"))  # nothing is computed there
     assert CapturedStep.possible(trainer, trainer.nodes[:100])
     trainer.processes = Processes(0, 2)
@@ -72,11 +72,11 @@ def test_with_several_processes_nothing_is_recorded(tmp_path: Path) -> None:
 def test_replaying_equals_stepping(tmp_path: Path, combine: str, weights: str) -> None:
     device = torch.device("cuda")
     captured, stepped = (make_trainer(device, tmp_path / "tokens", combine, weights) for _ in range(2))
-    stepped.steps_taken = -(10**9)  # never warm enough to be recorded
+    stepped.steps_taken.subtract({100: 10**9, 40: 10**9})  # never warm enough to be recorded
     captured.fit()
     stepped.fit()
-    assert captured.captured is not None
-    assert stepped.captured is None
+    assert set(captured.captured) == {100, 40}  # a full batch and the rest
+    assert stepped.captured == {}
     for first, second in zip(captured.history, stepped.history, strict=True):
         assert first["loss"] == pytest.approx(second["loss"], abs=1e-5)
         assert first["val"] == second["val"]

@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 class CapturedStep:
     """`Trainer.take_step` recorded as a CUDA graph, which saves the time to launch its hundreds of kernels.
 
-    It needs full batches of inputs on the GPU, so that all shapes stay the same, and a single process. All other steps
-    call `Trainer.take_step` itself.
+    It needs inputs on the GPU, so that all batches of one size have the same shapes, and a single process. All other
+    steps call `Trainer.take_step` itself. An epoch has two sizes: a full batch, and the rest of the nodes.
     """
 
-    WARM_UP = 3  # ordinary steps before recording, which make the optimizer's state; PyTorch's CUDA graph notes use 3
+    # Ordinary steps of a size before recording, which make the optimizer's state; PyTorch's CUDA graph notes use 3.
+    WARM_UP = 3
 
     @classmethod
     def possible(cls, trainer: Trainer, nodes: Tensor) -> bool:
@@ -28,16 +29,17 @@ class CapturedStep:
         return (
             inputs.same_shapes
             and trainer.processes.size == 1
-            and trainer.steps_taken >= cls.WARM_UP
+            and trainer.steps_taken[len(nodes)] >= cls.WARM_UP
             and dense
-            and len(nodes) == trainer.nodes_per_step
         )
 
     def __init__(self, trainer: Trainer, nodes: Tensor, labels: Tensor) -> None:
         self.nodes, self.labels = nodes.clone(), labels.clone()
         self.graph = torch.cuda.CUDAGraph()
+        # Steps follow one another and keep nothing, so that they can share their memory.
+        pool = next((step.graph.pool() for step in trainer.captured.values()), None)
         torch.cuda.synchronize()
-        with torch.cuda.graph(self.graph):
+        with torch.cuda.graph(self.graph, pool=pool):
             self.loss = trainer.take_step(trainer.inputs.batch(self.nodes), self.labels)
 
     def __call__(self, nodes: Tensor, labels: Tensor) -> Tensor:

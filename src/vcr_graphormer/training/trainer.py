@@ -6,6 +6,7 @@ import copy
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -125,9 +126,9 @@ class Trainer:
         # Matrix products in low precision use a copy of the model; the optimizer updates the float32 weights.
         self.worker = model if self.precision == torch.float32 else copy.deepcopy(model).to(self.precision)
         self.joint = self.processes.joint(self.worker, inputs.device)
-        self.captured: CapturedStep | None = None
+        self.captured: dict[int, CapturedStep] = {}  # by the number of nodes
         self.compiled = torch.compile(self.worker.forward, dynamic=False) if config.compile and on_gpu else None
-        self.steps_taken = 0
+        self.steps_taken: Counter[int] = Counter()  # by the number of nodes; without replayed ones
         self.average = copy.deepcopy(model) if config.average else None
         self.nodes = torch.from_numpy(train.nodes).to(inputs.home)
         self.labels, self.val_labels = self._targets(train).to(inputs.device), self._targets(val)
@@ -140,7 +141,6 @@ class Trainer:
         # Nodes outside the training part, of which each step also takes a batch. Their labels are not here.
         others = np.setdiff1d(np.arange(inputs.num_nodes), train.nodes) if config.consistency else train.nodes[:0]
         self.unlabelled = torch.from_numpy(others).to(inputs.home)
-        self.nodes_per_step = config.batch_size * (1 + COPIES * bool(config.consistency))
         # A tensor, so that it can change between replays of a captured step.
         self.consistency = torch.zeros((), device=inputs.device)
         self.epoch, self.step, self.seconds, self.rate = 0, 0, 0.0, 0.0
@@ -315,8 +315,9 @@ class Trainer:
         self._set_rate(learning_rate(self.step, last, self.config))
         self.consistency.fill_(self.config.consistency * ramp(self.step, last))
         if batch is None and CapturedStep.possible(self, nodes):
-            self.captured = self.captured or CapturedStep(self, nodes, labels)
-            loss = self.captured(nodes, labels)
+            if len(nodes) not in self.captured:
+                self.captured[len(nodes)] = CapturedStep(self, nodes, labels)
+            loss = self.captured[len(nodes)](nodes, labels)
         else:
             loss = self.take_step(self._make_batch(nodes) if batch is None else batch, labels, total)
         self._update_average()
@@ -347,13 +348,18 @@ class Trainer:
         with within_memory(self.inputs.device, self.advice):
             loss = self._backward(worker, batch, labels=labels, total=total)
         if worker is not self.model:
-            for parameter, low in zip(parameters, worker.parameters(), strict=True):
-                parameter.grad = None if low.grad is None else low.grad.float()
+            self.model.zero_grad(set_to_none=True)
+            pairs = zip(parameters, worker.parameters(), strict=True)
+            learned = [(parameter, low.grad) for parameter, low in pairs if low.grad is not None]
+            gradients = [torch.empty_like(parameter) for parameter, _ in learned]
+            torch._foreach_copy_(gradients, [gradient for _, gradient in learned])  # one kernel for all on a GPU
+            for (parameter, _), gradient in zip(learned, gradients, strict=True):
+                parameter.grad = gradient
         if self.config.gradient_clip:
             for member in self.model.all:
                 torch.nn.utils.clip_grad_norm_(member.parameters(), self.config.gradient_clip)
         self.optimizer.step()
-        self.steps_taken += 1
+        self.steps_taken[len(batch)] += 1
         return loss
 
     def _backward(self, worker: Model, batch: Batch, *, labels: Tensor, total: Tensor | int) -> Tensor:
