@@ -152,6 +152,7 @@ def test_when_kernels_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "_runs_on", lambda device: True)
     assert fused.usable(tokens, 37, 8)
     assert fused.usable(tokens, 128, 4)
+    assert fused.usable(tokens, 37)  # no heads, no limit to their width
     assert not fused.usable(tokens.float(), 37, 8)
     assert not fused.usable(tokens, 129, 8)  # lists too long
     assert not fused.usable(tokens, 1, 8)  # nothing to attend to
@@ -211,6 +212,7 @@ def test_kernels_equal_their_slow_counterparts(size: tuple[int, int, int, int], 
     for name, arguments in calls.items():
         compare(name, arguments)
     compare("add_norm", (tokens, None, None, other, row, 1e-5, fraction, SEED))
+    compare("look_up_backward", (given, index // 8, scores, 2))  # long runs
     for of_total in (None, added):
         for adds in (False, True):
             compare("add_norm_backward", (of_total, given, tokens, row, 1e-5, fraction, SEED, adds), skip=not adds)

@@ -13,7 +13,7 @@ from vcr_graphormer import ConfigError, Graph, ModelConfig, Split, TrainConfig, 
 from vcr_graphormer.data.tasks import TASKS, Target
 from vcr_graphormer.runs.trials import Workbench
 from vcr_graphormer.training.consistency import COPIES, disagreement, ramp
-from vcr_graphormer.training.cuda_graphs import CapturedStep
+from vcr_graphormer.training.cuda_graphs import WARM_UP, CapturedStep
 from vcr_graphormer.training.trainer import CHECKPOINT, Trainer
 
 TOKENS = token_config(hops=2, clusters=4, structure_tokens=2, content_tokens=2)
@@ -182,7 +182,7 @@ def test_steps_of_each_size_can_be_recorded(graph: Graph, split: Split) -> None:
     assert len(full) > len(last)
     for nodes in (full, last):
         assert not CapturedStep.possible(trainer, nodes)  # not warm
-        trainer.steps_taken[len(nodes)] = CapturedStep.WARM_UP
+        trainer.steps_taken[len(nodes)] = WARM_UP
         assert CapturedStep.possible(trainer, nodes)
 
 

@@ -27,15 +27,15 @@ _WIDEST = 4096  # columns of a row, which one program holds; of the feed-forward
 _SEEDS = 1 << 62  # as many as 64 bits hold, less what torch does not draw
 
 
-def usable(tokens: Tensor, length: int, heads: int = 1) -> bool:
-    """Return whether the kernels can read tokens [..., h] in lists of this length with this number of heads."""
+def usable(tokens: Tensor, length: int, heads: int | None = None) -> bool:
+    """Return whether the kernels can read tokens [..., h] in lists of this length, with this number of heads if any."""
     width = tokens.shape[-1]
     return (
         _runs_on(tokens.device)
         and tokens.dtype == torch.bfloat16
         and 1 < length <= _LONGEST_LIST
         and 16 <= width <= _WIDEST
-        and width // heads <= _WIDEST_HEAD
+        and (heads is None or width // heads <= _WIDEST_HEAD)
         and not torch.compiler.is_compiling()
     )
 

@@ -206,7 +206,7 @@ class ListReader(nn.Module):
             vectors = self.norm(layers[-1].encode_target(tokens, mask, own) if layers else own)
             return vectors if mask is None else vectors.masked_fill(~mask[:, :1], 0), weights
         encoders: list[Any] = list(self.layers)
-        heads = encoders[0].heads if encoders else 1
+        heads = encoders[0].heads if encoders else None
         if attention is None and fused.usable(tokens, tokens.shape[1], heads):
             tokens = fused.encode(encoders, self.norm, tokens, mask)
             if self.readout_weight is not None:
