@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -82,7 +82,7 @@ def _possible(trainer: Trainer, inputs: Inputs) -> bool:
     return inputs.same_shapes and trainer.processes.size == 1 and dense
 
 
-def _pool(trainer: Trainer) -> tuple[int, int] | None:
+def _pool(trainer: Trainer) -> Any:
     """Return the memory of what was recorded before. Graphs follow one another and keep nothing, so they share it."""
     first = next(iter(trainer.captured.values()), trainer.captured_validation)
     return None if first is None else first.graph.pool()
