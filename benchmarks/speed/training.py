@@ -5,7 +5,8 @@
 
 Both sides have the same weights, run on the same device in the same process, and take whole optimizer steps with the
 authors' settings. Their logits in float32 without dropout are compared too. ROOT holds the published raw files, or
-graphs that `Graph.save` wrote under their names. Writes results/training-DEVICE.json.
+graphs that `Graph.save` wrote under their names. On a GPU whole epochs are timed, too, with validation. Writes
+results/training-DEVICE.json, whose rows of other graphs stay.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def measure(name: str, root: str, tokens: str, device: torch.device, repeats: in
     reset_peak(device)
     row["step_ms"] = median_ms(lambda: trainer.advance(nodes, targets), device, repeats)
     row["inference_ms"] = median_ms(
-        lambda: compute(trainer._low_precision(model), inputs, batch, trainer.micro_batch), device, repeats
+        lambda: compute(trainer.low_precision(model), inputs, batch, trainer.micro_batch), device, repeats
     )
     if device.type == "cuda":
         row["epoch_ms"] = median_ms(trainer._run_epoch, device, 20)
@@ -117,6 +118,13 @@ def measure_reference(
     row["step_ratio"] = row["reference_step_ms"] / row["step_ms"]
     row["inference_ratio"] = row["reference_inference_ms"] / row["inference_ms"]
     return row
+
+
+def replace_rows(earlier: list[dict[str, Any]], measured: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the earlier rows with those of measured graphs replaced where they stood; new graphs come last."""
+    names = list(dict.fromkeys(row["graph"] for row in (*earlier, *measured)))
+    now = {row["graph"] for row in measured}
+    return [row for name in names for row in (measured if name in now else earlier) if row["graph"] == name]
 
 
 def readme_table(folder: Path = Path("results")) -> str:
@@ -161,5 +169,6 @@ def main() -> None:
                 rows.append(measure(name, arguments.data, tokens, device, repeats, compiled))
                 print_table(rows[-1:])
     out = arguments.out or Path(f"results/training-{device.type}.json")
+    rows = replace_rows(read_rows(out), rows)
     batch = settings(arguments.graphs[0], compiled=False).training.batch_size  # the same for all graphs
     write_result(out, {"batch": batch, "rows": [rounded(row) for row in rows]})

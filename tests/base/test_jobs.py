@@ -66,7 +66,7 @@ def test_other_jobs_and_foreign_folders(tmp_path: Path) -> None:
 
 
 def test_what_an_interrupted_job_made_is_read_again_unless_it_does_not_fit(tmp_path: Path) -> None:
-    calls = []
+    calls: list[int] = []
 
     def make() -> dict[str, np.ndarray]:
         calls.append(len(calls))

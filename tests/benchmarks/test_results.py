@@ -79,6 +79,14 @@ def test_reading_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     assert benchmark("speed.tables", monkeypatch).sentence(rows) in text
 
 
+def test_measured_graphs_replace_their_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    earlier = [{"graph": name, "step_ms": 1.0} for name in ("CS", "CS", "PubMed", "PubMed", "Computer")]
+    measured = [{"graph": name, "step_ms": 2.0} for name in ("PubMed", "Photo")]
+    rows = benchmark("speed.training", monkeypatch).replace_rows(earlier, measured)
+    found = [(row["graph"], row["step_ms"]) for row in rows]
+    assert found == [("CS", 1.0), ("CS", 1.0), ("PubMed", 2.0), ("Computer", 1.0), ("Photo", 2.0)]
+
+
 def test_training_table(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = benchmark("speed.training", monkeypatch).readme_table(ROOT / "results")
     assert len(rows.splitlines()) == 4

@@ -8,9 +8,9 @@ import torch
 
 from tests.support.plain import model_config, token_config
 from vcr_graphormer import Inputs, VCRGraphormer, generate, make_inputs, make_lists
-from vcr_graphormer.model import packed
 from vcr_graphormer.model.batches import Batch
-from vcr_graphormer.model.fixed import FixedBatch
+from vcr_graphormer.model.gpu import packed
+from vcr_graphormer.model.gpu.fixed import FixedBatch
 
 CPU = torch.device("cpu")
 SIZE = 12

@@ -9,10 +9,11 @@ import torch
 
 from tests.support.plain import model_config, token_config
 from vcr_graphormer import generate, make_inputs, make_lists
-from vcr_graphormer.model import batches, packed
+from vcr_graphormer.model import batches
+from vcr_graphormer.model.gpu import packed
+from vcr_graphormer.model.gpu.packed import pack
 from vcr_graphormer.model.inputs import to_matrix
 from vcr_graphormer.model.matrices import SparseRows, project
-from vcr_graphormer.model.packed import pack
 
 CPU = torch.device("cpu")
 ROWS = torch.tensor([5, 0, 5, 39])

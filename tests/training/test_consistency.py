@@ -13,7 +13,7 @@ from vcr_graphormer import ConfigError, Graph, ModelConfig, Split, TrainConfig, 
 from vcr_graphormer.data.tasks import TASKS, Target
 from vcr_graphormer.runs.trials import Workbench
 from vcr_graphormer.training.consistency import COPIES, disagreement, ramp
-from vcr_graphormer.training.cuda_graphs import CapturedStep
+from vcr_graphormer.training.cuda_graphs import WARM_UP, CapturedStep
 from vcr_graphormer.training.trainer import CHECKPOINT, Trainer
 
 TOKENS = token_config(hops=2, clusters=4, structure_tokens=2, content_tokens=2)
@@ -174,14 +174,16 @@ def test_resume_equals_uninterrupted_to_the_bit(graph: Graph, split: Split, tmp_
         assert torch.equal(tensor, again.model.state_dict()[name])
 
 
-def test_only_full_steps_can_be_recorded(graph: Graph, split: Split) -> None:
+def test_steps_of_each_size_can_be_recorded(graph: Graph, split: Split) -> None:
     trainer = make_trainer(graph, split)
     trainer.inputs = replace(trainer.inputs, device=torch.device("cuda"), features=torch.zeros(120, 8))
     trainer.inputs = replace(trainer.inputs, hops=(torch.zeros(120, 8),) * 2)
-    trainer.steps_taken = CapturedStep.WARM_UP
     full, last = trainer._add_unlabelled(list(torch.split(trainer.nodes, 20)), torch.Generator().manual_seed(0))
-    assert CapturedStep.possible(trainer, full)
-    assert not CapturedStep.possible(trainer, last)
+    assert len(full) > len(last)
+    for nodes in (full, last):
+        assert not CapturedStep.possible(trainer, nodes)  # not warm
+        trainer.steps_taken[len(nodes)] = WARM_UP
+        assert CapturedStep.possible(trainer, nodes)
 
 
 def test_regression_is_refused() -> None:

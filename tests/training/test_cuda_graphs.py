@@ -1,8 +1,10 @@
-"""A recorded step on a GPU against the same steps taken one by one; and where recording is not possible."""
+"""Recorded steps and validation on a GPU against the same taken one by one; and where recording is not possible."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,10 @@ import torch
 from tests.support.plain import model_config, token_config, train_config
 from vcr_graphormer import Split, VCRGraphormer, generate, make_inputs, tokenize
 from vcr_graphormer.data.tasks import TASKS, Target
-from vcr_graphormer.model import packed
+from vcr_graphormer.model.gpu import packed
 from vcr_graphormer.training import cuda_graphs
-from vcr_graphormer.training.cuda_graphs import CapturedStep, StreamedSteps
+from vcr_graphormer.training.cuda_graphs import WARM_UP, CapturedStep, CapturedValidation, StreamedSteps
+from vcr_graphormer.training.inference import compute
 from vcr_graphormer.training.processes import Processes
 from vcr_graphormer.training.trainer import Examples, Trainer
 
@@ -33,7 +36,7 @@ def make_trainer(
     model = model_config(hidden_channels=16, heads=2, dropout=0.0, attention_dropout=0.0, combine=combine)
     tokens = token_config(hops=2, clusters=4, structure_tokens=4, content_tokens=4)
     store = tokenize(graph, split.train, tokens, folder)
-    training = train_config(epochs=4, batch_size=100, precision="float32", average=0.9)
+    training = train_config(epochs=6, batch_size=100, precision="float32", average=0.9)
     inputs = make_inputs(graph, store, model, split.train, device, streamed=streamed)
     torch.manual_seed(0)
     made = VCRGraphormer(model, store.layout, num_features=graph.num_features, num_outputs=3).to(device)
@@ -46,9 +49,41 @@ def make_trainer(
 def test_not_on_a_cpu(tmp_path: Path) -> None:
     trainer = make_trainer(torch.device("cpu"), tmp_path / "tokens")
     trainer.fit()
-    assert trainer.steps_taken == 12
-    assert trainer.captured is None
+    assert trainer.steps_taken == {100: 12, 40: 6}
+    assert trainer.captured == {}
     assert not CapturedStep.possible(trainer, trainer.nodes[:100])
+    assert trainer.validated == 6
+    assert not CapturedValidation.possible(trainer)
+
+
+def test_when_validation_can_be_recorded(tmp_path: Path) -> None:
+    trainer = make_trainer(torch.device("cpu"), tmp_path / "tokens")
+    on_gpu = replace(trainer.val_inputs, device=torch.device("cuda"))  # nothing is computed there
+    trainer.val_inputs = on_gpu
+    assert not CapturedValidation.possible(trainer)  # not warm
+    trainer.validated = WARM_UP
+    assert CapturedValidation.possible(trainer)
+    trainer.val_inputs = replace(on_gpu, streamed=True)
+    assert not CapturedValidation.possible(trainer)
+    trainer.val_inputs, trainer.processes = on_gpu, Processes(0, 2)
+    assert not CapturedValidation.possible(trainer)
+
+
+def test_recorded_validation_is_kept_and_reads_the_average(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer, replays = make_trainer(torch.device("cpu"), tmp_path / "tokens"), []
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: SimpleNamespace(replay=lambda: replays.append(1), pool=tuple))
+    monkeypatch.setattr(torch.cuda, "graph", lambda *_, **__: nullcontext())  # what is recorded runs, too
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(CapturedValidation, "possible", lambda trainer: trainer.validated >= WARM_UP)
+    for _ in range(WARM_UP + 1):
+        trainer._run_epoch()
+    recorded = trainer.captured_validation
+    assert trainer.average is not None
+    expected = compute(trainer.average, trainer.val_inputs, trainer.val.nodes, 100)
+    assert np.array_equal(trainer.val_logits, expected)
+    assert not np.array_equal(expected, compute(trainer.model, trainer.val_inputs, trainer.val.nodes, 100))
+    trainer._run_epoch()
+    assert (trainer.captured_validation, trainer.validated, replays) == (recorded, WARM_UP, [1, 1])
 
 
 def test_which_steps_can_be_recorded(tmp_path: Path) -> None:
@@ -56,9 +91,9 @@ def test_which_steps_can_be_recorded(tmp_path: Path) -> None:
     on_gpu = replace(trainer.inputs, device=torch.device("cuda"))  # nothing is computed there
     trainer.inputs = on_gpu
     assert not CapturedStep.possible(trainer, trainer.nodes[:100])  # not warm
-    trainer.steps_taken = CapturedStep.WARM_UP
+    trainer.steps_taken[100] = WARM_UP
     assert CapturedStep.possible(trainer, trainer.nodes[:100])
-    assert not CapturedStep.possible(trainer, trainer.nodes[:40])  # not a full batch
+    assert not CapturedStep.possible(trainer, trainer.nodes[:40])  # not warm at this size
     trainer.inputs = replace(on_gpu, streamed=True)  # rows are searched for: their number differs
     assert not CapturedStep.possible(trainer, trainer.nodes[:100])
 
@@ -72,7 +107,7 @@ def test_all_rows_are_taken_where_a_batch_names_as_many(tmp_path: Path) -> None:
 
 def test_with_several_processes_nothing_is_recorded(tmp_path: Path) -> None:
     trainer = make_trainer(torch.device("cpu"), tmp_path / "tokens")
-    trainer.steps_taken = CapturedStep.WARM_UP
+    trainer.steps_taken[100] = WARM_UP
     trainer.inputs = replace(trainer.inputs, device=torch.device("cuda"))  # nothing is computed there
     assert CapturedStep.possible(trainer, trainer.nodes[:100])
     trainer.processes = Processes(0, 2)
@@ -84,13 +119,20 @@ def test_with_several_processes_nothing_is_recorded(tmp_path: Path) -> None:
 def test_replaying_equals_stepping(tmp_path: Path, combine: str, weights: str) -> None:
     device = torch.device("cuda")
     captured, stepped = (make_trainer(device, tmp_path / "tokens", combine, weights) for _ in range(2))
-    stepped.steps_taken = -(10**9)  # never warm enough to be recorded
+    stepped.steps_taken.subtract({100: 10**9, 40: 10**9})  # never warm enough to be recorded
+    stepped.validated = -(10**9)
     captured.fit()
     stepped.fit()
-    assert captured.captured is not None
-    assert stepped.captured is None
+    assert set(captured.captured) == {100, 40}  # a full batch and the rest
+    assert stepped.captured == {}
+    assert captured.validated == WARM_UP  # the rest was replayed
+    assert stepped.captured_validation is None
+    assert captured.average is not None
+    logits = compute(captured.average, captured.val_inputs, captured.val.nodes, 100)
+    assert np.allclose(captured.val_logits, logits, atol=1e-6)  # of the last epoch, not of the recorded one
     for first, second in zip(captured.history, stepped.history, strict=True):
         assert first["loss"] == pytest.approx(second["loss"], abs=1e-5)
+        assert first["val_loss"] == pytest.approx(second["val_loss"], abs=1e-5)
         assert first["val"] == second["val"]
 
 
@@ -135,8 +177,8 @@ def test_streamed_steps_equal_plain_ones(tmp_path: Path, monkeypatch: pytest.Mon
     for size, number in ((100, 12), (40, 6)):
         steps = first.streamed[size]
         assert isinstance(steps.graph, Repeated)
-        assert steps.taken == CapturedStep.WARM_UP
-        assert steps.graph.replayed == number - CapturedStep.WARM_UP
+        assert steps.taken == WARM_UP
+        assert steps.graph.replayed == number - WARM_UP
     assert second.streamed == {}
     for name, tensor in first.model.state_dict().items():
         torch.testing.assert_close(tensor, second.model.state_dict()[name], rtol=1e-4, atol=1e-5)

@@ -17,9 +17,9 @@ from torch import Tensor
 from ..base.machine import default_threads
 from ..errors import ConfigError
 from ..tokens.layout import Layout
+from .gpu.packed import Packed, pack
 from .labels import GRID, OFFSET
 from .matrices import Matrix, Rows, choose, select, slice_rows
-from .packed import Packed, pack
 
 _AHEAD = 2  # batches that wait in the background while one is in use
 _MOST_READERS = 12  # threads that read batches; chosen by hand

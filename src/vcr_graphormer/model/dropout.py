@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from .threads import in_threads, ranges
+from ..base.threads import in_threads, ranges
 
 # Torch draws a double per entry: 63 ms for 9 million on two cores. With 16 random bits it takes 15 ms (docs/log.md).
 _LEVELS = 1 << 16

@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from ..base.threads import in_threads, ranges
 from .dropout import dropout as apply_dropout
 from .dropout import random_bits
-from .threads import in_threads, ranges
 
 _ALIGNED = 8  # columns: a GPU's fast matrix products want rows of a multiple of 16 bytes (docs/log.md)
 _LEAST_SUM = 1e-12  # to divide by where a row is zero, and stays so

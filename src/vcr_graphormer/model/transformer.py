@@ -15,7 +15,8 @@ from ..tokens.layout import Layout
 from .batches import Batch
 from .config import VOTES, ModelConfig
 from .dropout import Dropout, dropout, hide, random_bits
-from .matrices import Rows, project, row_sums
+from .gpu import fused
+from .matrices import Matrix, Rows, project, row_sums
 from .readouts import READOUTS, SCORED, target
 
 _GATE_START = 0.55  # half open, for tanh(0.55) = 0.5: from 0 a gate hardly opens in few steps (docs/log.md)
@@ -204,7 +205,14 @@ class ListReader(nn.Module):
             own = tokens[:, 0] if own is None else own
             vectors = self.norm(layers[-1].encode_target(tokens, mask, own) if layers else own)
             return vectors if mask is None else vectors.masked_fill(~mask[:, :1], 0), weights
-        for layer in self.layers:
+        encoders: list[Any] = list(self.layers)
+        heads = encoders[0].heads if encoders else None
+        if attention is None and fused.usable(tokens, tokens.shape[1], heads):
+            tokens = fused.encode(encoders, self.norm, tokens, mask)
+            if self.readout_weight is not None:
+                return fused.read_out(tokens, mask, self.readout_weight.weight)
+            return self.read_out(tokens, mask)
+        for layer in encoders:
             tokens = layer(tokens, mask, attention)
         return self.read_out(self.norm(tokens), mask)
 
@@ -419,19 +427,21 @@ class VCRGraphormer(ListReader):
 
     def _tokens(self, batch: Batch, projected: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the same as `tokens` for lists that may be cut off."""
-        tokens = self._add_inputs(self._gather(batch, projected), batch)  # (batch, tokens, hidden)
+        table, index = self._table(batch, projected)
+        tokens = self._add_inputs(table, index, batch)  # (batch, tokens, hidden)
         of_places = self._of_places()
         tokens = tokens if of_places is None else tokens + of_places[: tokens.shape[1]]
         tokens = dropout(tokens, self.config.embedding_dropout if self.training else 0.0)
         return tokens, self._hide_some(batch, tokens)
 
-    def _add_inputs(self, tokens: Tensor, batch: Batch) -> Tensor:
-        """Return the tokens plus what each carries besides features: its score, other kinds and labels.
+    def _add_inputs(self, table: Tensor, index: Tensor, batch: Batch) -> Tensor:
+        """Return the tokens: rows of the table, plus what each carries besides: its score, other kinds and labels.
 
         All of it is one product, [score ‖ kinds ‖ labels ‖ labels around] times one weight: a sum over all tokens for
-        each would cost more than the products do.
+        each would cost more than the products do. The gradient of `embedding` is a sorted sum: unlike that of indexing,
+        it is deterministic and parallel.
         """
-        scores, first = batch.scores.to(tokens.dtype)[..., None], self.layout.first_neighbour
+        first = self.layout.first_neighbour
         parts: list[Tensor] = []
         weights: list[Tensor] = []
         if self.kinds is not None and batch.shared is not None:  # a token gets the embeddings of all its kinds
@@ -439,6 +449,9 @@ class VCRGraphormer(ListReader):
         for of_labels, labels in ((self.label_weight, batch.labels), (self.rich_label_weight, batch.labels_around)):
             if of_labels is not None and labels is not None:
                 parts, weights = [*parts, labels], [*weights, of_labels]
+        if not parts and fused.usable(table, index.shape[1]):
+            return fused.look_up(table, index, batch.scores, self.score_weight)
+        tokens, scores = F.embedding(index, table), batch.scores.to(table.dtype)[..., None]
         if not parts:
             return torch.addcmul(tokens, scores, self.score_weight)
         carried = torch.cat([part.to(tokens.dtype) for part in parts], 2)  # (batch, neighbours, columns)
@@ -454,13 +467,12 @@ class VCRGraphormer(ListReader):
         ranks = F.pad(self.ranks, (0, 0, self.layout.first_neighbour, 0))
         return ranks if places is None else places + ranks
 
-    def _gather(self, batch: Batch, projected: Tensor) -> Tensor:
-        """Return every token's projected row, by one look-up in the table of rows and hop rows.
+    def _table(self, batch: Batch, projected: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a table of projected rows and hop rows, and the row of every token in it [B, S].
 
-        The gradient of `embedding` is a sorted sum: unlike that of indexing, it is deterministic and parallel. On a GPU
-        one look-up is faster than joining pieces (docs/log.md).
+        On a GPU one look-up is faster than joining pieces (docs/log.md).
         """
-        hops = [self._project(hop, self.feature_weights[0]) + self.bias for hop in batch.hops]
+        hops = self._project_hops(batch.hops)
         if self.label_hop_weight is not None and batch.label_hops is not None:
             around = (batch.label_hops.to(projected.dtype) @ self.label_hop_weight).unbind(1)  # (batch, hidden) each
             hops = [hop + labels for hop, labels in zip(hops, around, strict=False)] + hops[len(around) :]
@@ -469,7 +481,15 @@ class VCRGraphormer(ListReader):
         starts = torch.arange(len(hops), device=device) * size + projected.shape[0]
         hop_index = starts + torch.arange(size, device=device)[:, None]  # (batch, hops)
         index = torch.cat([batch.place[:, :1], hop_index, batch.place[:, 1:]], 1)
-        return F.embedding(index, torch.cat([projected, *hops]) if hops else projected)
+        return torch.cat([projected, *hops]) if hops else projected, index
+
+    def _project_hops(self, hops: tuple[Matrix, ...]) -> list[Tensor]:
+        """Return the projected hop rows; on a GPU by one product, which takes less time than one for each hop."""
+        dense = [hop for hop in hops if isinstance(hop, Tensor) and hop.device.type == "cuda"]
+        if dense and len(dense) == len(hops):
+            joined = self._project(torch.cat(dense), self.feature_weights[0]) + self.bias
+            return list(joined.chunk(len(dense)))
+        return [self._project(hop, self.feature_weights[0]) + self.bias for hop in hops]
 
     def _hide_some(self, batch: Batch, tokens: Tensor) -> Tensor | None:
         if not (self.training and self.config.token_dropout):

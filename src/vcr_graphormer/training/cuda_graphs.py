@@ -1,50 +1,47 @@
-"""A training step recorded as a CUDA graph."""
+"""Training steps and the pass over the validation nodes, recorded as CUDA graphs."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import ConfigError
-from ..model.batches import Batch
-from ..model.fixed import FixedBatch
+from ..model.batches import Batch, Inputs
+from ..model.gpu.fixed import FixedBatch
+from .inference import read_nodes
 
 if TYPE_CHECKING:
     from .trainer import Trainer
+
+# Ordinary calls before recording: they compile kernels and make the optimizer's state. PyTorch's notes use 3.
+WARM_UP = 3
 
 
 class CapturedStep:
     """`Trainer.take_step` recorded as a CUDA graph, which saves the time to launch its hundreds of kernels.
 
-    It needs full batches of inputs on the GPU, so that all shapes stay the same, and a single process. All other steps
-    call `Trainer.take_step` itself.
+    It needs inputs on the GPU, so that all batches of one size have the same shapes, and a single process. All other
+    steps call `Trainer.take_step` itself. An epoch has two sizes: a full batch, and the rest of the nodes.
     """
-
-    WARM_UP = 3  # ordinary steps before recording, which make the optimizer's state; PyTorch's CUDA graph notes use 3
 
     @classmethod
     def possible(cls, trainer: Trainer, nodes: Tensor) -> bool:
         """Return whether a step with these nodes can be recorded and replayed."""
-        inputs = trainer.inputs
-        dense = all(isinstance(matrix, Tensor) for matrix in (*inputs.sources, *inputs.hops))
-        return (
-            inputs.same_shapes
-            and trainer.processes.size == 1
-            and trainer.steps_taken >= cls.WARM_UP
-            and dense
-            and len(nodes) == trainer.nodes_per_step
-        )
+        return _possible(trainer, trainer.inputs) and trainer.steps_taken[len(nodes)] >= WARM_UP
 
     def __init__(self, trainer: Trainer, nodes: Tensor, labels: Tensor) -> None:
         self.nodes, self.labels = nodes.clone(), labels.clone()
         self.graph = torch.cuda.CUDAGraph()
+        pool = _pool(trainer)
         torch.cuda.synchronize()
-        with torch.cuda.graph(self.graph):
+        with torch.cuda.graph(self.graph, pool=pool):
             self.loss = trainer.take_step(trainer.inputs.batch(self.nodes), self.labels)
 
     def __call__(self, nodes: Tensor, labels: Tensor) -> Tensor:
@@ -53,6 +50,47 @@ class CapturedStep:
         self.labels.copy_(labels)
         self.graph.replay()
         return self.loss
+
+
+class CapturedValidation:
+    """The logits of the validation nodes, `inference.compute`, recorded as a CUDA graph.
+
+    Replays read the weights where they lie, so that they see what the steps before made of them.
+    """
+
+    @classmethod
+    def possible(cls, trainer: Trainer) -> bool:
+        """Return whether the pass can be recorded; it must have been computed some epochs before."""
+        return _possible(trainer, trainer.val_inputs) and trainer.validated >= WARM_UP and len(trainer.val.nodes) > 0
+
+    def __init__(self, trainer: Trainer) -> None:
+        inputs, self.graph = trainer.val_inputs, torch.cuda.CUDAGraph()
+        self.nodes = torch.from_numpy(trainer.val.nodes).to(inputs.home)  # kept, for replays read it
+        pool = _pool(trainer)
+        torch.cuda.synchronize()
+        with torch.no_grad(), torch.cuda.graph(self.graph, pool=pool):
+            model = trainer.low_precision(trainer.evaluated)
+            parts: list[Tensor] = []
+            read_nodes(model, inputs, nodes=self.nodes, batch_size=trainer.micro_batch, use=parts.append)
+            self.logits = torch.cat(parts).float()
+
+    def __call__(self) -> NDArray[np.float32]:
+        """Return the logits [m, c] by the weights of now."""
+        self.graph.replay()
+        logits: NDArray[np.float32] = self.logits.cpu().numpy()
+        return logits
+
+
+def _possible(trainer: Trainer, inputs: Inputs) -> bool:
+    """Return whether what reads these inputs has the same shapes each time, in a single process."""
+    dense = all(isinstance(matrix, Tensor) for matrix in (*inputs.sources, *inputs.hops))
+    return inputs.same_shapes and trainer.processes.size == 1 and dense
+
+
+def _pool(trainer: Trainer) -> Any:
+    """Return the memory of what was recorded before. Graphs follow one another and keep nothing, so they share it."""
+    first = next(iter(trainer.captured.values()), trainer.captured_validation)
+    return None if first is None else first.graph.pool()
 
 
 class StreamedSteps:
@@ -95,7 +133,7 @@ class StreamedSteps:
         def step() -> Tensor:
             return trainer.take_step(fixed.packed.unpacked(), self.labels)
 
-        if self.graph is None and self.recordable and self.taken >= CapturedStep.WARM_UP:
+        if self.graph is None and self.recordable and self.taken >= WARM_UP:
             try:
                 self.graph, self.loss = record(step)
             except (RuntimeError, ConfigError) as error:

@@ -6,6 +6,7 @@ import copy
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -31,7 +32,7 @@ from ..model.members import Model, make_model
 from .checkpoint import HISTORY, cut_history, read_history, restore_training, save_training
 from .config import TrainConfig, learning_rate
 from .consistency import COPIES, disagreement, ramp
-from .cuda_graphs import CapturedStep, StreamedSteps
+from .cuda_graphs import CapturedStep, CapturedValidation, StreamedSteps
 from .devices import choose_micro_batch, choose_precision, memory_advice, within_memory
 from .inference import compute
 from .interrupt import interruptible
@@ -127,15 +128,16 @@ class Trainer:
         # Matrix products in low precision use a copy of the model; the optimizer updates the float32 weights.
         self.worker = model if self.precision == torch.float32 else copy.deepcopy(model).to(self.precision)
         self.joint = self.processes.joint(self.worker, inputs.device)
-        self.captured: CapturedStep | None = None
-        self.streamed: dict[int, StreamedSteps] = {}  # by the number of nodes
+        self.captured: dict[int, CapturedStep] = {}  # by the number of nodes, as are `streamed` and `steps_taken`
+        self.streamed: dict[int, StreamedSteps] = {}
+        self.captured_validation: CapturedValidation | None = None
+        self.validated = 0  # epochs, without replayed ones
         self.compiled = torch.compile(self.worker.forward, dynamic=False) if config.compile and on_gpu else None
-        self.steps_taken = 0
+        self.steps_taken: Counter[int] = Counter()  # by the number of nodes; without replayed ones
         self.average = copy.deepcopy(model) if config.average else None
         self.nodes = torch.from_numpy(train.nodes).to(inputs.home)
-        self.labels, self.val_labels = self._targets(train).to(inputs.device), self._targets(val)
-        self.val_weights = None if target.weights is None else torch.from_numpy(target.weights)
-        self.weights = None if self.val_weights is None else self.val_weights.to(inputs.device)
+        self.labels, self.val_labels = (self._targets(part).to(inputs.device) for part in (train, val))
+        self.weights = None if target.weights is None else torch.from_numpy(target.weights).to(inputs.device)
         self.advice = memory_advice(config.batch_size, inputs.num_tokens, model.config.hidden_channels)
         own = self.processes.share(config.batch_size)
         self.own_batch_size = own.stop - own.start  # nodes of a full batch that this process computes
@@ -143,7 +145,6 @@ class Trainer:
         # Nodes outside the training part, of which each step also takes a batch. Their labels are not here.
         others = np.setdiff1d(np.arange(inputs.num_nodes), train.nodes) if config.consistency else train.nodes[:0]
         self.unlabelled = torch.from_numpy(others).to(inputs.home)
-        self.nodes_per_step = config.batch_size * (1 + COPIES * bool(config.consistency))
         # A tensor, so that it can change between replays of a captured step.
         self.consistency = torch.zeros((), device=inputs.device)
         self.epoch, self.step, self.seconds, self.rate = 0, 0, 0.0, 0.0
@@ -219,15 +220,12 @@ class Trainer:
         start = time.perf_counter()
         loss = self._train_epoch()
         self.epoch += 1
-        evaluated = self.model if self.average is None else self.average
-        nodes = self.val.nodes[self.processes.share(len(self.val.nodes))]
-        logits = compute(self._low_precision(evaluated), self.val_inputs, nodes, self.micro_batch)
-        self.val_logits = self.processes.collect(logits, len(self.val.nodes))
+        self.val_logits = self._predict_validation()
         value, val_loss = self.processes.agree(self._validate)
         better = self.best.epoch == 0 or is_better(self.metric, value, self.best.value)
         if better or (value == self.best.value and val_loss < self.best.loss):
             # A copy, for training goes on to change the weights.
-            state = {name: tensor.detach().clone() for name, tensor in evaluated.state_dict().items()}
+            state = {name: tensor.detach().clone() for name, tensor in self.evaluated.state_dict().items()}
             improved = self.epoch if better else self.best.improved
             self.best = Best(self.epoch, improved, value=value, loss=val_loss, state=state)
         self.seconds += time.perf_counter() - start
@@ -245,6 +243,21 @@ class Trainer:
             append_text(self.folder / HISTORY, json.dumps(row) + "\n")
         return row
 
+    @property
+    def evaluated(self) -> Model:
+        """Return the model whose weights are validated and kept: the average, if there is one."""
+        return self.model if self.average is None else self.average
+
+    def _predict_validation(self) -> Array:
+        """Return the logits of all validation nodes; each process computes a part of them."""
+        if CapturedValidation.possible(self):
+            self.captured_validation = self.captured_validation or CapturedValidation(self)
+            return self.captured_validation()
+        self.validated += 1
+        nodes = self.val.nodes[self.processes.share(len(self.val.nodes))]
+        logits = compute(self.low_precision(self.evaluated), self.val_inputs, nodes, self.micro_batch)
+        return self.processes.collect(logits, len(self.val.nodes))
+
     def _validate(self) -> tuple[float, float]:
         """Return validation metric and loss; raise if outputs are not finite, before such weights are kept."""
         if not np.isfinite(self.val_logits).all():
@@ -255,15 +268,16 @@ class Trainer:
                 f"training.metric {self.metric} cannot be computed on the validation part, which has one kind of label "
                 f"only: choose another metric or a larger part"
             )
-        # Weighted as the training loss is, so that both curves can be compared.
-        loss = self.task.loss(torch.from_numpy(self.val_logits), self.val_labels, weights=self.val_weights)
+        # Weighted as the training loss is, so that both curves can be compared. On a GPU, whose next epoch waits.
+        logits = torch.from_numpy(self.val_logits).to(self.val_labels.device)
+        loss = self.task.loss(logits, self.val_labels, weights=self.weights)
         return value, float(loss)
 
     def _targets(self, examples: Examples) -> Tensor:
         """Return what the model's outputs are compared with."""
         return torch.from_numpy(np.ascontiguousarray(self.target.wanted(np.asarray(examples.labels))))
 
-    def _low_precision(self, model: Model) -> Model:
+    def low_precision(self, model: Model) -> Model:
         """Return the model itself in float32, or else the low-precision copy with the model's current weights."""
         if self.worker is self.model:
             return model
@@ -287,7 +301,7 @@ class Trainer:
             losses[number] = self.advance(step_nodes, own_labels, batch=batch, total=total)
             if check_each:
                 self._check(losses[: number + 1])
-        losses = self.processes.sum(losses)
+        losses = self.processes.sum(losses).cpu()  # here a GPU has to be waited for, once
         self.processes.first(lambda: self._check(losses))
         return float(losses.mean())
 
@@ -328,8 +342,9 @@ class Trainer:
         self._set_rate(learning_rate(self.step, last, self.config))
         self.consistency.fill_(self.config.consistency * ramp(self.step, last))
         if batch is None and CapturedStep.possible(self, nodes):
-            self.captured = self.captured or CapturedStep(self, nodes, labels)
-            loss = self.captured(nodes, labels)
+            if len(nodes) not in self.captured:
+                self.captured[len(nodes)] = CapturedStep(self, nodes, labels)
+            loss = self.captured[len(nodes)](nodes, labels)
         elif batch is not None and StreamedSteps.possible(self, batch):
             if len(batch) not in self.streamed:
                 self.streamed[len(batch)] = StreamedSteps(self._examples(len(batch)), labels)
@@ -359,18 +374,23 @@ class Trainer:
         """Compute gradients and update the weights; return the loss, of several processes this one's part."""
         parameters = list(self.model.parameters())
         total = self.task.count_known(labels) if total is None else total
-        worker = self._low_precision(self.model)
+        worker = self.low_precision(self.model)
         worker.zero_grad(set_to_none=True)
         with within_memory(self.inputs.device, self.advice):
             loss = self._backward(worker, batch, labels=labels, total=total)
         if worker is not self.model:
-            for parameter, low in zip(parameters, worker.parameters(), strict=True):
-                parameter.grad = None if low.grad is None else low.grad.float()
+            self.model.zero_grad(set_to_none=True)
+            pairs = zip(parameters, worker.parameters(), strict=True)
+            learned = [(parameter, low.grad) for parameter, low in pairs if low.grad is not None]
+            gradients = [torch.empty_like(parameter) for parameter, _ in learned]
+            torch._foreach_copy_(gradients, [gradient for _, gradient in learned])  # one kernel for all on a GPU
+            for (parameter, _), gradient in zip(learned, gradients, strict=True):
+                parameter.grad = gradient
         if self.config.gradient_clip:
             for member in self.model.all:
                 torch.nn.utils.clip_grad_norm_(member.parameters(), self.config.gradient_clip)
         self.optimizer.step()
-        self.steps_taken += 1
+        self.steps_taken[len(batch)] += 1
         return loss
 
     def _backward(self, worker: Model, batch: Batch, *, labels: Tensor, total: Tensor | int) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .matrices import Matrix, SparseRows, aligned
+from ..matrices import Matrix, SparseRows, aligned
 
 _SHORT = torch.iinfo(torch.int16).max  # columns that 16 bits can name
 # Part of a GPU's memory that rows of a batch may take with all their zeros; chosen by hand. A dense product is several
@@ -75,7 +75,7 @@ class Packed:
 
 def pack(matrix: Matrix, rows: Tensor, dtype: torch.dtype, *, pinned: bool) -> Packed:
     """Copy the given rows of a float32 or float16 matrix in main memory, rounded to `dtype`; float16 stays."""
-    from . import kernels as loops  # here: predicting must not load compiled loops
+    from .. import kernels as loops  # here: predicting must not load compiled loops
 
     def empty(shape: Any, dtype: torch.dtype) -> Tensor:
         return torch.empty(shape, dtype=dtype, pin_memory=pinned)

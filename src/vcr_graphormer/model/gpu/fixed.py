@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from .batches import Batch
-from .matrices import aligned
+from ..batches import Batch
+from ..matrices import aligned
 
 _SPARE = 8  # one in so many rows and entries more than any example has; chosen by hand
 
