@@ -16,6 +16,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -175,12 +176,29 @@ def wait(process: int, seconds: float = SECONDS_TO_HANG) -> int | None:
 
 
 def kill(process: int) -> None:
-    """Kill a child and all that it started."""
+    """Kill a child and all that it started, also what has a session of its own, as the processes of torchrun have."""
+    below = _descendants(process)
     try:
         os.killpg(process, signal.SIGKILL)
     except ProcessLookupError:  # it has not made its group yet
         os.kill(process, signal.SIGKILL)
+    for one in below:
+        with suppress(ProcessLookupError):
+            os.kill(one, signal.SIGKILL)
     os.waitpid(process, 0)
+
+
+def _descendants(process: int) -> list[int]:
+    """Return the processes that a process started, and those that these started, as far as /proc tells."""
+    parents: dict[int, int] = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has just ended
+            fields = file.read_text(errors="replace").rpartition(")")[2].split()  # the name before it may hold anything
+            parents[int(file.parent.name)] = int(fields[1])
+    found = [process]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found[1:]
 
 
 def run(words: Sequence[str], folder: Path, *, apart: bool = False, prepare: Any = None) -> tuple[int | None, str]:

@@ -14,7 +14,7 @@ from benchmarks.attacks import fuzzing
 from benchmarks.attacks.commands import COMMANDS, judge
 from benchmarks.attacks.damage import Copy, damage, fit_checksums, payloads
 from benchmarks.attacks.fuzzing import OUTCOMES, Findings
-from benchmarks.attacks.jobs import lost_bytes, snapshot
+from benchmarks.attacks.jobs import kill, lost_bytes, snapshot
 from benchmarks.attacks.kills import Losses
 from benchmarks.attacks.samples import Sample
 from benchmarks.robustness import add_up, merge
@@ -160,3 +160,20 @@ def test_parts_of_one_state_add_up() -> None:
     assert (again["fuzz"]["commands"], list(again)) == (["--seed 0", "--seed 9"], ["kills", "fuzz"])
     assert merge(again, {"fuzz": part("b", "--seed 9", 5)})["fuzz"]["counts"]["csv"]["fine"] == 5
     assert merge(first, {"fuzz": part("a", "--seed 0", 3)})["fuzz"]["counts"]["csv"]["fine"] == 3
+
+
+def test_a_kill_reaches_processes_in_sessions_of_their_own(tmp_path: Path) -> None:
+    sleep = "import time; time.sleep(60)"
+    start = f"subprocess.Popen([sys.executable, '-c', '{sleep}'], start_new_session=True)"
+    inner = f"import subprocess, sys, time; print({start}.pid, flush=True); time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", inner], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    with process.stdout:
+        child = int(process.stdout.readline())
+    kill(process.pid)
+    process.returncode = 0  # `kill` has waited for it
+    state = Path(f"/proc/{child}/stat")
+    deadline = time.monotonic() + 20
+    while state.exists() and ") Z" not in state.read_text() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not state.exists() or ") Z" in state.read_text()  # gone, or waiting for the parent that is gone

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -246,6 +247,16 @@ def project(matrix: Rows, weight: Tensor, dropout: float = 0.0) -> Tensor:
     if matrix.shape[1] > len(weight):  # `to_matrix` has padded it
         weight = F.pad(weight, (0, 0, 0, matrix.shape[1] - len(weight)))
     return apply_dropout(matrix, dropout).to(weight.dtype) @ weight
+
+
+def stack(matrices: Sequence[Tensor]) -> Tensor:
+    """Return dense matrices one below the other; narrower ones get zero columns, as those have that `to_matrix` pads.
+
+    >>> stack([torch.ones(1, 2), torch.ones(1, 3)]).tolist()
+    [[1.0, 1.0, 0.0], [1.0, 1.0, 1.0]]
+    """
+    widest = max(matrix.shape[1] for matrix in matrices)
+    return torch.cat([F.pad(one, (0, widest - one.shape[1])) if one.shape[1] < widest else one for one in matrices])
 
 
 def row_sums(matrix: Rows) -> Tensor:

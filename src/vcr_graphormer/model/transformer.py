@@ -16,7 +16,7 @@ from .batches import Batch
 from .config import VOTES, ModelConfig
 from .dropout import Dropout, dropout, hide, random_bits
 from .gpu import fused
-from .matrices import Matrix, Rows, project, row_sums
+from .matrices import Matrix, Rows, project, row_sums, stack
 from .readouts import READOUTS, SCORED, target
 
 _GATE_START = 0.55  # half open, for tanh(0.55) = 0.5: from 0 a gate hardly opens in few steps (docs/log.md)
@@ -487,7 +487,7 @@ class VCRGraphormer(ListReader):
         """Return the projected hop rows; on a GPU by one product, which takes less time than one for each hop."""
         dense = [hop for hop in hops if isinstance(hop, Tensor) and hop.device.type == "cuda"]
         if dense and len(dense) == len(hops):
-            joined = self._project(torch.cat(dense), self.feature_weights[0]) + self.bias
+            joined = self._project(stack(dense), self.feature_weights[0]) + self.bias
             return list(joined.chunk(len(dense)))
         return [self._project(hop, self.feature_weights[0]) + self.bias for hop in hops]
 
