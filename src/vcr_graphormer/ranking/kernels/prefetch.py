@@ -1,0 +1,32 @@
+"""Ask the processor to load a number of an array before it is needed, in compiled loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+_TO_READ, _KEEP, _DATA = 0, 3, 1  # arguments of llvm.prefetch: no write follows, keep it in all caches, it is no code
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def prefetch(context: Any, array: Any, index: Any) -> Any:
+    """Start to load `array[index]`. It changes no result, and any index is allowed."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind, place = signature.args
+        fields = context.make_array(kind)(context, builder, arguments[0])
+        offset = context.cast(builder, arguments[1], place, types.intp)
+        pointer = builder.gep(fields.data, [offset])
+        byte, number = ir.IntType(8), ir.IntType(32)
+        shape = ir.FunctionType(ir.VoidType(), [byte.as_pointer(), number, number, number])
+        ask = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0")
+        builder.call(
+            ask, [builder.bitcast(pointer, byte.as_pointer()), *(number(flag) for flag in (_TO_READ, _KEEP, _DATA))]
+        )
+        return context.get_dummy_value()
+
+    return types.void(array, index), generate
