@@ -316,16 +316,18 @@ def local_vector(
 
 
 @bare
-def subtract_rows(row, factors, rows, first, stop):
-    """Subtract the rows, each times its factor, from columns `first` to `stop` of a row, in this order."""
-    for t in range(0, len(factors) - 3, 4):
+def subtract_rows(row, factors, rows):
+    """Subtract the rows, each times its factor, from a row, in this order."""
+    whole = len(factors) - len(factors) % 4
+    for t in range(0, whole, 4):
         a, b, c, d = factors[t], factors[t + 1], factors[t + 2], factors[t + 3]
         p, q, r, s = rows[t], rows[t + 1], rows[t + 2], rows[t + 3]
-        for j in range(first, stop):
+        for j in range(len(row)):
             row[j] = (((row[j] - a * p[j]) - b * q[j]) - c * r[j]) - d * s[j]
-    for t in range(len(factors) - len(factors) % 4, len(factors)):
-        for j in range(first, stop):
-            row[j] -= factors[t] * rows[t, j]
+    for t in range(whole, len(factors)):
+        a, p = factors[t], rows[t]
+        for j in range(len(row)):
+            row[j] -= a * p[j]
 
 
 @jit
@@ -355,22 +357,19 @@ def resolvent(steps):
                     x[r, i] = 0.0
                     for j in range(first, stop):
                         x[r, j] -= factor * x[i, j]
-        rows = x[first:stop].copy()  # as each is when it is the pivot
         for low, high in ((0, first), (stop, n)):
+            rows = x[first:stop, low:high].copy()  # as each is when it is the pivot
             for t in range(stop - first):
-                for j in range(low, high):
+                subtract_rows(rows[t], factors[first + t, :t], rows)
+                for j in range(high - low):
                     rows[t, j] *= scale[t]
-                for r in range(t + 1, stop - first):
-                    factor = factors[first + r, t]
-                    for j in range(low, high):
-                        rows[r, j] -= factor * rows[t, j]
             for r in range(n):
                 if r < first or r >= stop:
-                    subtract_rows(x[r], factors[r], rows, low, high)
+                    subtract_rows(x[r, low:high], factors[r], rows)
                 else:  # a pivot itself, changed by those after it
-                    x[r, low:high] = rows[r - first, low:high]
+                    x[r, low:high] = rows[r - first]
                     after = r - first + 1
-                    subtract_rows(x[r], factors[r, after:], rows[after:], low, high)
+                    subtract_rows(x[r, low:high], factors[r, after:], rows[after:])
     return x
 
 
