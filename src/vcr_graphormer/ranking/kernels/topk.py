@@ -13,6 +13,7 @@ import numpy as np
 from .heap import ONE, ZERO, key, node_of, offer, unload
 from .push import (
     LIMIT,
+    LINE,
     RESIDUAL,
     SCORE,
     SETTLED,
@@ -333,9 +334,10 @@ def evaluate(pool_keys, pool, scale, vectors, state, mixed, dropped, keys):
         prefetch(vectors.mass, v)
         prefetch(vectors.group, v)
     for i in range(pool):
-        first = np.uint64(vectors.row_ptr[np.uint64(node_of(pool_keys[i]))])
-        prefetch(vectors.row_vector, first)
-        prefetch(vectors.row_value, first)
+        v = np.uint64(node_of(pool_keys[i]))
+        for e in range(np.uint64(vectors.row_ptr[v]), np.uint64(vectors.row_ptr[v + ONE]), LINE):
+            prefetch(vectors.row_vector, e)
+            prefetch(vectors.row_value, e)
     dropped[:] = np.inf
     i, size = ZERO, ZERO
     while i + FOUR <= pool:
