@@ -34,6 +34,9 @@ LINE = np.uint64(16)  # numbers of four bytes in a line of memory
 COLUMNS = np.uint64(4)  # of the scratch table
 PIVOTS = 8  # eliminated together
 TINY = 1e-30  # keeps divisors above zero; small enough to change no other number
+# The residual after a push is the negative zero, which adds up as the other does: only its bits tell that the node is
+# touched already.
+PUSHED, UNTOUCHED = np.float32(-0.0), np.uint32(0)
 # About the smallest normal float32. A pushed node settles at least this, so that it never looks untouched.
 SMALLEST = 1.2e-38
 
@@ -114,7 +117,7 @@ def push_node(v, own_edge, arcs, total, assignment, scratch, absorbed, tail, cou
     """
     state, queue, touched = scratch.state, scratch.queue, scratch.touched
     mass = state[v, RESIDUAL]
-    state[v, RESIDUAL] = 0.0
+    state[v, RESIDUAL] = PUSHED
     s = assignment[v]
     degree = total[v]
     if s >= 0 and not own_edge:
@@ -127,6 +130,8 @@ def push_node(v, own_edge, arcs, total, assignment, scratch, absorbed, tail, cou
     if s >= 0 and own_edge:
         absorbed[s] += per_weight
     sent, bound = np.float32(per_weight), np.float32(tolerance)
+    if sent == 0.0:  # too little for a float32
+        return tail, count
     weighted = len(arcs.weights) > 0
     # The queue is a ring whose length is a power of two, so that `& wrap` takes the index modulo the length.
     end, reached, wrap = np.uint64(tail), np.uint64(count), np.uint64(len(queue) - 1)
@@ -138,7 +143,7 @@ def push_node(v, own_edge, arcs, total, assignment, scratch, absorbed, tail, cou
         limit = bound * state[w, LIMIT]
         # Always written, and kept only if the index advances: a branch here would often be mispredicted.
         touched[reached] = w
-        reached += np.uint64((old == 0.0) & (new > 0.0) & (state[w, SETTLED] == 0.0))
+        reached += np.uint64(np.float32(old).view(np.uint32) == UNTOUCHED)
         queue[end] = w
         end = (end + np.uint64((old <= limit) & (limit < new))) & wrap
     return np.int64(end), np.int64(reached)
