@@ -11,6 +11,7 @@ import numba as nb
 import numpy as np
 
 from .heap import ONE, ZERO, key, node_of, offer, unload
+from .prefetch import prefetch
 from .push import (
     LIMIT,
     LINE,
@@ -30,7 +31,6 @@ from .push import (
     settle,
     uncounted,
 )
-from .prefetch import prefetch
 
 # Only for sums without branches: the order of additions may follow the vector units of the processor.
 fast = nb.njit(fastmath=True, **uncounted)
@@ -178,7 +178,7 @@ def four_values(a, b, c, d, vectors, mixed, dropped):
     last_c, last_d = np.uint64(ptr[c + ONE]), np.uint64(ptr[d + ONE])
     x, y = unlisted(a, vectors, mixed, dropped), unlisted(b, vectors, mixed, dropped)
     z, t = unlisted(c, vectors, mixed, dropped), unlisted(d, vectors, mixed, dropped)
-    together = min(min(last_a - i, last_b - j), min(last_c - k, last_d - m))
+    together = min(last_a - i, last_b - j, last_c - k, last_d - m)
     for _ in range(together):
         x += mixed[np.uint64(vector[i])] * entry[i]
         y += mixed[np.uint64(vector[j])] * entry[j]
