@@ -43,7 +43,7 @@ def test_mass_is_settled_left_or_absorbed(case: tuple[Graph, Connections], toler
 
 def eliminate(steps: np.ndarray) -> np.ndarray:
     """Return (I - W)^-1, one pivot after the other."""
-    x = np.eye(len(steps)) - steps
+    x: np.ndarray = np.eye(len(steps)) - steps
     for i in range(len(x)):
         pivot, x[i, i] = 1.0 / x[i, i], 1.0
         x[i] *= pivot

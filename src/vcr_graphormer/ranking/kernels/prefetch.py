@@ -6,14 +6,13 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 _TO_READ, _KEEP, _DATA = 0, 3, 1  # arguments of llvm.prefetch: no write follows, keep it in all caches, it is no code
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def prefetch(context: Any, array: Any, index: Any) -> Any:
+@intrinsic
+def _prefetch(context: Any, array: Any, index: Any) -> Any:
     """Start to load `array[index]`. It changes no result, and any index is allowed."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -23,10 +22,12 @@ def prefetch(context: Any, array: Any, index: Any) -> Any:
         pointer = builder.gep(fields.data, [offset])
         byte, number = ir.IntType(8), ir.IntType(32)
         shape = ir.FunctionType(ir.VoidType(), [byte.as_pointer(), number, number, number])
-        ask = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0")
-        builder.call(
-            ask, [builder.bitcast(pointer, byte.as_pointer()), *(number(flag) for flag in (_TO_READ, _KEEP, _DATA))]
-        )
+        ask: Any = builder.module.declare_intrinsic("llvm.prefetch", (byte.as_pointer(),), shape)
+        flags = (number(flag) for flag in (_TO_READ, _KEEP, _DATA))
+        builder.call(ask, [builder.bitcast(pointer, byte.as_pointer()), *flags])
         return context.get_dummy_value()
 
     return types.void(array, index), generate
+
+
+prefetch: Any = _prefetch  # numba gives it another signature

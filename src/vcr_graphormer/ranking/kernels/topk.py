@@ -328,13 +328,13 @@ def offer_positive(keys, size, score, v):
 @bare
 def evaluate(pool_keys, pool, scale, vectors, state, mixed, dropped, keys):
     """Put the best of the candidates into the heap by their full scores, four at a time; return its size."""
-    for i in range(pool):
-        v = np.uint64(node_of(pool_keys[i]))
+    for p in range(pool):
+        v = np.uint64(node_of(pool_keys[p]))
         prefetch(vectors.row_ptr, v)
         prefetch(vectors.mass, v)
         prefetch(vectors.group, v)
-    for i in range(pool):
-        v = np.uint64(node_of(pool_keys[i]))
+    for p in range(pool):
+        v = np.uint64(node_of(pool_keys[p]))
         for e in range(np.uint64(vectors.row_ptr[v]), np.uint64(vectors.row_ptr[v + ONE]), LINE):
             prefetch(vectors.row_vector, e)
             prefetch(vectors.row_value, e)
