@@ -17,11 +17,12 @@ from ..data.graph import Graph
 from ..errors import GraphError
 from .connections import Connections
 from .exact import super_edge_weight
+from .kernels.push import TINY
 from .kernels.scans import degrees_both_ways
 from .pagerank import Ranker, members_of
 from .ranker import Candidates, Ranking
 from .reachability import reachability
-from .second_level import TINY, make_arcs
+from .second_level import make_arcs
 
 
 def join_clusters(graph: Graph, assignment: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -16,14 +16,14 @@ from ..base.checks import Array
 from ..data.graph import Graph
 from .growth import join_clusters
 from .kernels.links import rank_by_links
-from .kernels.push import LIMIT, LooseArcs
+from .kernels.push import LIMIT, TINY, LooseArcs
 from .kernels.topk import rank_sources
 from .links import MOST_LINKS, LinkRanker
 from .live import LEAST_ROOM, Addition, LiveGraph, Undo, add_in_order, with_room
 from .nearest import STEP, FeatureRanker
 from .pagerank import Ranker, entry_after, make_limits
 from .ranker import empty_lists
-from .second_level import TINY, new_scratch
+from .second_level import new_scratch
 
 
 def join_neighbours(addition: Addition, clusters: Any, late: Any = None) -> NDArray[np.int32]:

@@ -14,6 +14,8 @@ import numba as nb
 import numpy as np
 from numba.core.options import DefaultOptions
 
+from .prefetch import prefetch
+
 jit = nb.njit(nogil=True, cache=True)
 # For functions that make no array: they count no references. Numba counts by atomic additions, twelve a call, and these
 # took half the time of the push (docs/log.md). The option is not documented, so a numba without it just counts.
@@ -25,6 +27,16 @@ inlined = nb.njit(forceinline=True, **uncounted)  # for loops: a call copies all
 # Columns of the scratch table. The four numbers of a node share a cache line. Indices in inner loops are unsigned,
 # because numba then leaves out its test for negative ones.
 RESIDUAL, SETTLED, LIMIT, SCORE = (np.uint64(column) for column in range(4))
+# How many pushes ahead a row of arcs is fetched, and before that the number that says where it starts. The neighbours
+# of the next push are fetched in graphs of more than LARGE nodes, whose states fill more than half of a cache.
+NEAR, FAR, LARGE = 3, 6, 32_768
+LINE = np.uint64(16)  # numbers of four bytes in a line of memory
+COLUMNS = np.uint64(4)  # of the scratch table
+PIVOTS = 8  # eliminated together
+TINY = 1e-30  # keeps divisors above zero; small enough to change no other number
+# The residual after a push is the negative zero, which adds up as the other does: only its bits tell that the node is
+# touched already.
+PUSHED, UNTOUCHED = np.float32(-0.0), np.uint32(0)
 # About the smallest normal float32. A pushed node settles at least this, so that it never looks untouched.
 SMALLEST = 1.2e-38
 
@@ -56,6 +68,11 @@ def row_stop(arcs: Any, v: Any) -> Any:
     raise NotImplementedError
 
 
+def fetch_row_start(arcs: Any, v: Any) -> None:
+    """Start to load the first arc of v; compiled for both kinds of arcs."""
+    raise NotImplementedError
+
+
 @nb.extending.overload(row_start, inline="always")
 def _row_start(arcs, v):
     return (lambda arcs, v: arcs.indptr[v]) if "indptr" in arcs.fields else (lambda arcs, v: arcs.start[v])
@@ -64,6 +81,13 @@ def _row_start(arcs, v):
 @nb.extending.overload(row_stop, inline="always")
 def _row_stop(arcs, v):
     return (lambda arcs, v: arcs.indptr[v + 1]) if "indptr" in arcs.fields else (lambda arcs, v: arcs.stop[v])
+
+
+@nb.extending.overload(fetch_row_start, inline="always")
+def _fetch_row_start(arcs, v):
+    if "indptr" in arcs.fields:
+        return lambda arcs, v: prefetch(arcs.indptr, v)
+    return lambda arcs, v: prefetch(arcs.start, v)
 
 
 class Scratch(NamedTuple):
@@ -93,7 +117,7 @@ def push_node(v, own_edge, arcs, total, assignment, scratch, absorbed, tail, cou
     """
     state, queue, touched = scratch.state, scratch.queue, scratch.touched
     mass = state[v, RESIDUAL]
-    state[v, RESIDUAL] = 0.0
+    state[v, RESIDUAL] = PUSHED
     s = assignment[v]
     degree = total[v]
     if s >= 0 and not own_edge:
@@ -106,6 +130,8 @@ def push_node(v, own_edge, arcs, total, assignment, scratch, absorbed, tail, cou
     if s >= 0 and own_edge:
         absorbed[s] += per_weight
     sent, bound = np.float32(per_weight), np.float32(tolerance)
+    if sent == 0.0:  # too little for a float32
+        return tail, count
     weighted = len(arcs.weights) > 0
     # The queue is a ring whose length is a power of two, so that `& wrap` takes the index modulo the length.
     end, reached, wrap = np.uint64(tail), np.uint64(count), np.uint64(len(queue) - 1)
@@ -117,7 +143,7 @@ def push_node(v, own_edge, arcs, total, assignment, scratch, absorbed, tail, cou
         limit = bound * state[w, LIMIT]
         # Always written, and kept only if the index advances: a branch here would often be mispredicted.
         touched[reached] = w
-        reached += np.uint64((old == 0.0) & (new > 0.0) & (state[w, SETTLED] == 0.0))
+        reached += np.uint64(np.float32(old).view(np.uint32) == UNTOUCHED)
         queue[end] = w
         end = (end + np.uint64((old <= limit) & (limit < new))) & wrap
     return np.int64(end), np.int64(reached)
@@ -139,7 +165,19 @@ def settle(arcs, total, assignment, scratch, absorbed, count, tolerance, restart
             tail += 1
     while head != tail:
         v = queue[head]
+        # Entries behind the end are of earlier pushes, or 0: any node may be fetched.
+        far, near = np.uint64(queue[(head + FAR) & wrap]), np.uint64(queue[(head + NEAR) & wrap])
+        fetch_row_start(arcs, far)
+        prefetch(total, far)
+        prefetch(assignment, far)
+        first = np.uint64(row_start(arcs, near))
+        prefetch(arcs.indices, first)
+        prefetch(arcs.indices, first + LINE)
         head = (head + 1) & wrap
+        if len(state) > LARGE:
+            after = np.uint64(queue[head])
+            for e in range(np.uint64(row_start(arcs, after)), np.uint64(row_stop(arcs, after))):
+                prefetch(state, np.uint64(arcs.indices[e]) * COLUMNS)
         visits += row_stop(arcs, v) - row_start(arcs, v)
         tail, count = push_node(
             v, v != apart, arcs, total, assignment, scratch, absorbed, tail, count, tolerance, restart
@@ -282,39 +320,89 @@ def local_vector(
     return listed, visits
 
 
+@bare
+def subtract_rows(row, factors, rows):
+    """Subtract the rows, each times its factor, from a row, in this order."""
+    whole = len(factors) - len(factors) % 4
+    for t in range(0, whole, 4):
+        a, b, c, d = factors[t], factors[t + 1], factors[t + 2], factors[t + 3]
+        p, q, r, s = rows[t], rows[t + 1], rows[t + 2], rows[t + 3]
+        for j in range(len(row)):
+            row[j] = (((row[j] - a * p[j]) - b * q[j]) - c * r[j]) - d * s[j]
+    for t in range(whole, len(factors)):
+        a, p = factors[t], rows[t]
+        for j in range(len(row)):
+            row[j] -= a * p[j]
+
+
 @jit
 def resolvent(steps):
     """Return (I - W)^-1 by Gauss-Jordan elimination.
 
-    Rows of W sum to less than 1, so it needs no pivoting. It avoids BLAS, whose last bits depend on threads.
+    Rows of W sum to less than 1, so it needs no pivoting. It avoids BLAS, whose last bits depend on threads. PIVOTS
+    pivots are taken together, so that the matrix is read less often: first in their own columns, then in the others.
+    Every number goes through the same steps in the same order as with one pivot at a time.
     """
     x = -steps
     n = len(x)
     for i in range(n):
         x[i, i] += 1.0
-    for i in range(n):
-        pivot = 1.0 / x[i, i]
-        x[i, i] = 1.0
-        for j in range(n):
-            x[i, j] *= pivot
-        for r in range(n):
-            factor = x[r, i]
-            if r != i and factor != 0.0:
-                x[r, i] = 0.0
-                for j in range(n):
-                    x[r, j] -= factor * x[i, j]
+    for first in range(0, n, PIVOTS):
+        stop = min(first + PIVOTS, n)
+        factors, scale = np.zeros((n, stop - first)), np.empty(stop - first)
+        for i in range(first, stop):
+            scale[i - first] = 1.0 / x[i, i]
+            x[i, i] = 1.0
+            for j in range(first, stop):
+                x[i, j] *= scale[i - first]
+            for r in range(n):
+                factor = x[r, i]
+                if r != i and factor != 0.0:
+                    factors[r, i - first] = factor
+                    x[r, i] = 0.0
+                    for j in range(first, stop):
+                        x[r, j] -= factor * x[i, j]
+        for low, high in ((0, first), (stop, n)):
+            rows = x[first:stop, low:high].copy()  # as each is when it is the pivot
+            for t in range(stop - first):
+                subtract_rows(rows[t], factors[first + t, :t], rows)
+                for j in range(high - low):
+                    rows[t, j] *= scale[t]
+            for r in range(n):
+                if r < first or r >= stop:
+                    subtract_rows(x[r, low:high], factors[r], rows)
+                else:  # a pivot itself, changed by those after it
+                    x[r, low:high] = rows[r - first]
+                    after = r - first + 1
+                    subtract_rows(x[r, low:high], factors[r, after:], rows[after:])
     return x
 
 
 @jit
-def sort_ties(values, ids):
-    """Sort the ids of equal values, which stand side by side, in place."""
-    start = 0
-    for stop in range(1, len(values) + 1):
-        if stop == len(values) or values[stop] != values[start]:
-            if stop - start > 1:
-                ids[start:stop].sort()
-            start = stop
+def per_unlisted_weight(spill, group, mass, ptr, ids, least):
+    """Divide what truncation dropped of each vector in each cluster by the weight of the nodes not in its list.
+
+    That weight is a difference of sums; below `least` of the cluster's weight it is rounding error.
+    """
+    total, listed = np.zeros(len(spill)), np.zeros(spill.shape)
+    for v in range(len(group)):
+        total[group[v]] += mass[v]
+    for q in range(len(ptr) - 1):
+        for e in range(ptr[q], ptr[q + 1]):
+            listed[group[ids[e]], q] += mass[ids[e]]
+    density = np.empty(spill.shape, np.float32)
+    for g in range(len(spill)):
+        for q in range(spill.shape[1]):
+            density[g, q] = spill[g, q] / max(total[g] - listed[g, q], least * total[g] + TINY)
+    return density
+
+
+@jit
+def subtract_unlisted(row_ptr, row_vector, row_value, group, mass, density):
+    """Subtract from the entries by node what `density` would count for them, in place."""
+    for v in range(len(group)):
+        for e in range(row_ptr[v], row_ptr[v + 1]):
+            row_value[e] -= np.float32(mass[v] * density[group[v], row_vector[e]])
 
 
 @jit
