@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,7 @@ import vcr_graphormer as vcr
 from benchmarks.attacks.raw import RAW
 from vcr_graphormer.data.catalogue import DATASETS, Counts, Dataset
 from vcr_graphormer.data.datasets import load_data, load_later
+from vcr_graphormer.ranking import partitioners
 from vcr_graphormer.report.leaderboard import Leaderboard
 from vcr_graphormer.runs.config import load_config, to_toml
 from vcr_graphormer.runs.launch import check_settings
@@ -316,6 +318,20 @@ def _use_tokens(folder: Path) -> None:
     inputs.batch(torch.arange(4))
 
 
+def _write_large_tokens(folder: Path) -> None:
+    """Write lists as large graphs have them: hops of half the bytes, and clusters that cannot be made again."""
+    config = replace(CONFIG.tokens, partitioner="kaminpar", hop_type="float16")
+    with mock.patch.object(partitioners, "SEVERAL_THREADS_FROM", 1):
+        vcr.tokenize(graph(), split().train, config, folder / "tokens", threads=1)
+
+
+def _use_large_tokens(folder: Path) -> None:
+    _use_tokens(folder)
+    store = vcr.TokenStore.open(folder / "tokens")
+    structure, coarse = store.connections()["structure"], store.coarse_clusters(graph())
+    vcr.Ranker.prepare(graph(), structure, coarse=coarse, threads=1).rank(np.arange(4), 2)
+
+
 class _StopError(Exception):
     """Ends a training in the middle."""
 
@@ -409,6 +425,7 @@ SAMPLES: dict[str, Sample] = {
     "graph": Sample(_write_graphs, _use_graph, share=4),
     "rankers": Sample(_write_rankers, _use_rankers, share=8),
     "tokens": Sample(_write_tokens, _use_tokens),
+    "tokens of a large graph": Sample(_write_large_tokens, _use_large_tokens),
     "run": Sample(train, _use_run, share=5),
     "texts of a run": Sample(partial(train, baselines=True), _use_texts, only=TEXTS, share=0.7),
     "run of tables": Sample(train_on_tables, _use_company, share=4),

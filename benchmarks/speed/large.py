@@ -1,6 +1,6 @@
 """Time and memory from an empty folder to predictions for all nodes, at up to ten times Amazon2M's size.
 
-    python -m benchmarks large --nodes 10000000        about 40 minutes on two cores
+    python -m benchmarks large --nodes 10000000        40 minutes on two cores by extrapolation
 
 Graphs have 25 edges per node, 100 features, 47 classes and communities of about 1,000 nodes, as `python -m benchmarks
 scale`. Settings are the authors' for Amazon2M, but with 3 hops instead of 10, so that ten million nodes need no more

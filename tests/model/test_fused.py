@@ -43,7 +43,7 @@ def learned(*shape: int, seed: int) -> Tensor:
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Let the fused encoder run on a CPU, with slow kernels."""
-    monkeypatch.setattr(fused, "kernels", slow_kernels)
+    monkeypatch.setattr(fused, "_kernels", lambda: slow_kernels)
     monkeypatch.setattr(fused, "usable", lambda *_: True)
     return slow_kernels
 
@@ -115,7 +115,7 @@ def test_the_model_is_the_same(monkeypatch: pytest.MonkeyPatch, name: str, padde
         return [logits, *vectors, weights, *gradients]
 
     expected = results()
-    monkeypatch.setattr(fused, "kernels", slow_kernels)
+    monkeypatch.setattr(fused, "_kernels", lambda: slow_kernels)
     monkeypatch.setattr(fused, "usable", lambda *_: True)
     monkeypatch.setattr(EncoderLayer, "forward", None)  # it would raise
     found = results()

@@ -341,3 +341,17 @@ def test_a_saved_ranker_ranks_the_same(tmp_path: Path) -> None:
         del manifest["arrays"]["hubs"], manifest["meta"]["visits"]
     with pytest.raises(StoreError, match="its manifest lacks hubs, visits"):
         Ranker.open(folder, graph)
+
+
+def test_weights_too_small_for_float32_fill_no_list_beyond_its_end() -> None:
+    """A push that adds nothing must not count its neighbour as new again: once that wrote past the end of an array."""
+    many = 4000
+    chain = [(0, 1, 1e-12), (1, 2, 1e-12), (2, 3, 1e-12), (3, 4, 1.0), (0, 5, 1.0), (1, 6, 1.0), (2, 7, 1.0)]
+    fan = [(3, 8 + i, 1e-12) for i in range(many)]
+    ends = [(8 + i, 8 + many + i, 3.0 if i < many // 3 else 1.0) for i in range(many)]
+    first, second, weight = zip(*chain, *fan, *ends, strict=True)
+    graph = Graph.from_edges([first, second], num_nodes=8 + 2 * many, edge_weight=np.array(weight))
+    found = rank(graph, k=8, sources=[0], tolerance=1e-36)
+    assert len(set(found.ids[0].tolist())) == 8
+    assert found.ids[0, 0] == 5
+    assert found.scores[0, 0] == pytest.approx(exact_pagerank(graph, None, 0)[5], rel=1e-4)

@@ -16,7 +16,7 @@ from vcr_graphormer import ConfigError, Graph, Split, TokenConfig, generate, tok
 from vcr_graphormer.base.jobs import JobFolder
 from vcr_graphormer.ranking.kernels import gpu_hops
 from vcr_graphormer.tokens import build, gpu
-from vcr_graphormer.tokens.gpu import GpuStep, gpu_for_hops
+from vcr_graphormer.tokens.gpu import GpuStep, check_device, gpu_for_hops
 from vcr_graphormer.tokens.hops import Step, propagate
 
 CPU = torch.device("cpu")
@@ -161,7 +161,7 @@ def test_a_failed_write_ends_the_job_and_the_next_call_resumes(tmp_path: Path, m
 def test_small_graphs_other_names_and_machines_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = example("plain")
     with pytest.raises(ConfigError, match="device is 'tpu'; it must be auto, cpu, cuda or cuda:N"):
-        gpu_for_hops(graph, True, 3, "tpu")
+        check_device("tpu")
     monkeypatch.setattr(gpu, "GpuStep", None)  # reaching for it would fail
     assert gpu_for_hops(graph, True, 3) is None  # too small
     monkeypatch.setattr(gpu, "WORTH_A_GPU", 1)

@@ -1,5 +1,6 @@
 """Clusters that no settings make again: written first, never cut twice, read by all that needs them."""
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
@@ -17,6 +18,7 @@ from tests.support.plain import token_config
 from tests.support.runs import all_bytes, named_graph
 from tests.tokens.test_growth import shrink
 from vcr_graphormer import Graph, Run, StoreError, TokenStore, generate, make_lists, tokenize, update
+from vcr_graphormer.base.folders import digest
 from vcr_graphormer.data.changes import Growth
 from vcr_graphormer.explain.criteria import measure_criteria
 from vcr_graphormer.ranking import partitioners
@@ -259,3 +261,22 @@ def test_damaged_clusters_are_refused(
     put_array(store.path, COARSE, change(np.array(store.arrays[COARSE])))
     with pytest.raises(StoreError, match=f"tokens is damaged: {message}"):
         TokenStore.open(store.path)
+
+
+@pytest.mark.parametrize("name", ["structure_assignment", COARSE])
+@pytest.mark.parametrize("wrong", [np.array([7, 7], np.int32), None])
+def test_foreign_clusters_with_a_fitting_checksum_are_not_used(
+    name: str, wrong: np.ndarray | None, graph: Graph, train: np.ndarray, tmp_path: Path, cuts: Cuts
+) -> None:
+    whole = tokenize(graph, train, CONFIG, tmp_path / "whole", threads=1)
+    cuts.number = 0
+    with pytest.raises(InterruptedError):
+        tokenize(graph, train, CONFIG, tmp_path / "t", 2, stop_at("structure ranking", 1))
+    array = np.load(tmp_path / "t" / f"{name}.npy") if wrong is None else wrong
+    array[0] = 1 << 30  # compiled loops would read far outside of their arrays
+    np.save(tmp_path / "t" / f"{name}.npy", array)
+    finished = tmp_path / "t" / "parts" / "finished.json"
+    finished.write_text(json.dumps({**json.loads(finished.read_text()), name: digest(array)}))
+    cuts.number = 0
+    assert all_bytes(tokenize(graph, train, CONFIG, tmp_path / "t", 2)) == all_bytes(whole)
+    assert cuts.number == 2  # cut anew

@@ -114,7 +114,7 @@ def test_with_several_processes_nothing_is_recorded(tmp_path: Path) -> None:
     assert not CapturedStep.possible(trainer, trainer.nodes[:100])
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU; `take_step` is its twin on a CPU")
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU; on a CPU there is `take_step` alone")
 @pytest.mark.parametrize(("combine", "weights"), [("joint", "none"), ("gated", "none"), ("gated", "balanced")])
 def test_replaying_equals_stepping(tmp_path: Path, combine: str, weights: str) -> None:
     device = torch.device("cuda")
@@ -149,7 +149,7 @@ class Repeated:
         self.replayed += 1
 
 
-def repeat(step: Callable[[], torch.Tensor]) -> tuple[Any, torch.Tensor]:
+def repeat(step: Callable[[], torch.Tensor], device: torch.device) -> tuple[Any, torch.Tensor]:
     loss = torch.zeros(())
     return Repeated(step, loss), loss
 
@@ -205,7 +205,7 @@ def test_rows_too_large_to_be_dense_take_plain_steps(tmp_path: Path, monkeypatch
 
 
 def test_where_recording_fails_training_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(step: Callable[[], torch.Tensor]) -> None:
+    def fail(step: Callable[[], torch.Tensor], device: torch.device) -> None:
         raise RuntimeError("operation not permitted when stream is capturing")
 
     monkeypatch.setattr(cuda_graphs, "record", fail)
@@ -250,6 +250,6 @@ def test_a_recording_that_fails_leaves_the_gpu_usable() -> None:
 
     stream = torch.cuda.current_stream()
     with pytest.raises(RuntimeError):
-        cuda_graphs.record(reads)
+        cuda_graphs.record(reads, torch.device("cuda"))
     assert torch.cuda.current_stream() == stream
     assert set(reads().tolist()) <= {0.0, 16.0}

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -72,7 +73,8 @@ class JobFolder:
                 f"another folder"
             )
         # A process that was killed while it wrote leaves these.
-        for remnant in (*self.path.glob(".*.tmp"), *self.parts.glob(".*.tmp"), *self.parts.glob(".*.old")):
+        remnants = (folder.glob(name) for folder in (self.parts, self.parts / "made") for name in (".*.tmp", ".*.old"))
+        for remnant in (*self.path.glob(".*.tmp"), *chain(*remnants)):
             if remnant.is_dir():
                 shutil.rmtree(remnant, ignore_errors=True)
             else:

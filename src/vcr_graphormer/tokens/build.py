@@ -30,7 +30,7 @@ from ..ranking.ranker import NodeRanker
 from .adapt import adapt_tokens
 from .config import TokenConfig
 from .distinct import leave_repeats_out, places_before
-from .gpu import GpuStep, Product, gpu_for_hops
+from .gpu import GpuStep, Product, check_device, free_gpu, gpu_for_hops
 from .hops import Step, propagate, to_type
 from .kinds import STRUCTURE, Kind, Train, kinds_of, resolve, structure_clusters
 from .lists import COARSE, SPARSE_PARTS, coarse_clusters, hop_arrays, must_keep_clusters, open_hop, preparation
@@ -42,6 +42,7 @@ SOURCES_AT_ONCE = 4096  # sources of a shard, as few as an interruption should c
 MOST_SHARDS = 1024  # each first clears 16 bytes per node, so their number must not grow with the graph (docs/log.md)
 _HOP_STAGE = "hop features"
 _Hops: TypeAlias = dict[int, dict[str, Array]]  # the arrays of each hop by name; none of one that is not finished
+_MOST_WRITERS = 4  # hops that are written at once; each has four blocks in page-locked memory
 _NAME_LENGTH = 8  # hexadecimal digits that tell the jobs of one folder apart
 
 
@@ -98,6 +99,7 @@ def tokenize(
     if unknown := more.keys() - More.__annotations__.keys():
         raise TypeError(f"tokenize() got an unexpected keyword argument '{min(unknown)}'")
     kinds, device = more.get("kinds", ()), more.get("device", "auto")
+    check_device(device)
     nodes = None if train is None else np.unique(check_sources(train, graph.num_nodes, "train"))
     config = adapt_tokens(config or TokenConfig(), graph, nodes)
     settings = resolve(config, graph, nodes, kinds)
@@ -116,7 +118,9 @@ def tokenize(
         )
         kept = job.kept  # before any other array: where clusters were lost, nothing counts as finished
         with job.hops(device) as finish_hops:
-            arrays = {**kept, **job.rank_all(), **finish_hops()}
+            # Processes that are forked for the rankings must not inherit threads that write hops.
+            hops = finish_hops() if _by_path(executor) else {}
+            arrays = {**kept, **job.rank_all(), **(hops or finish_hops())}
         about = {**settings.to_dict(), "num_features": graph.num_features}
         meta: dict[str, Any] = {"config": about, "identity": identity}
         if kinds:
@@ -228,7 +232,9 @@ class _Job:
             return {}
         structure = f"{STRUCTURE.name}_assignment"
         kept = {name: self.work.open(name) for name in (structure, COARSE)}
-        if any(array is None for array in kept.values()):
+        nodes = self.graph.num_nodes
+        groups = {structure: (-1, self.config.clusters), COARSE: (0, nodes)}
+        if any(array is None or not _are_groups(array, nodes, *groups[name]) for name, array in kept.items()):
             self.work.forget()
             with self._stage(f"{STRUCTURE.name} connections"):
                 connections = structure_clusters(self.graph, self.config, self.threads)
@@ -249,7 +255,8 @@ class _Job:
         def fits(arrays: dict[str, Any]) -> bool:
             if arrays.keys() != {"assignment", "count"} or arrays["count"].shape or arrays["count"].dtype != np.int64:
                 return False
-            return _are_groups(arrays["assignment"], self.graph.num_nodes, -1, int(arrays["count"]))
+            nodes, count = self.graph.num_nodes, int(arrays["count"])
+            return count <= nodes and _are_groups(arrays["assignment"], nodes, -1, count)
 
         kept = self.kept.get(f"{kind.name}_assignment")
         if kept is not None:
@@ -392,12 +399,13 @@ class _Job:
         missing = [hop for hop, arrays in hops.items() if not arrays]
         gpu = gpu_for_hops(self.graph, self.config.self_loops, len(missing), device) if missing else None
         unwritten: deque[tuple[int, Future[dict[str, Array]]]] = deque()
-        with ThreadPoolExecutor(max(1, self.threads // 2), "vcr-hops") as pool:
+        on_gpu = gpu is not None
+        with ThreadPoolExecutor(min(max(1, self.threads // 2), _MOST_WRITERS), "vcr-hops") as pool:
 
             def finish() -> dict[str, Array]:
                 if missing:
                     with self._writing_stage(_HOP_STAGE):
-                        if gpu is None:
+                        if not on_gpu:
                             self._compute_hops(hops, None, pool=pool, unwritten=unwritten)
                         self._settle(hops, unwritten, 0)
                 elif hops:
@@ -408,9 +416,12 @@ class _Job:
                 if gpu is not None:
                     with self._writing_stage(_HOP_STAGE):
                         self._compute_hops(hops, gpu, pool=pool, unwritten=unwritten)
+                gpu = None  # the graph leaves the device
                 yield finish
             finally:
                 pool.shutdown(cancel_futures=True)
+                if on_gpu:
+                    free_gpu()
 
     def _show_hops(self, hops: _Hops) -> None:
         self.progress(_HOP_STAGE, sum(map(bool, hops.values())), len(hops))

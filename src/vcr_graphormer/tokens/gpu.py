@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,13 +29,17 @@ _FRACTION = 0.8  # of the free memory that matrices may take
 _MOST_WAITING = 16  # hops that wait on the device to be written
 
 
+def check_device(device: str) -> None:
+    """Refuse a name that no device can have."""
+    if not re.fullmatch(r"auto|cpu(:0)?|cuda(:\d+)?", device):
+        raise ConfigError(f"device is {device!r}; it must be auto, cpu, cuda or cuda:N")
+
+
 def gpu_for_hops(graph: Graph, self_loops: bool, hops: int, device: str = "auto") -> GpuStep | None:
     """Return the step of a walk on the GPU of that name; None without a GPU or Triton, and where it does not pay.
 
     `auto` is the first GPU. Torch is loaded only if a driver is there and the graph is large enough.
     """
-    if device != "auto" and device.partition(":")[0] not in ("cpu", "cuda"):
-        raise ConfigError(f"device is {device!r}; it must be auto, cpu, cuda or cuda:N")
     work = hops * graph.num_arcs * graph.num_features
     if device.startswith("cpu") or work < WORTH_A_GPU or not any(driver.exists() for driver in _DRIVERS):
         return None
@@ -54,6 +59,13 @@ def gpu_for_hops(graph: Graph, self_loops: bool, hops: int, device: str = "auto"
     except Exception as error:  # no C compiler for Triton, an old GPU, no memory: processors give the same numbers
         warnings.warn(f"hops are computed on the CPU, because {place} cannot: {error}", RuntimeWarning, stacklevel=2)
         return None
+
+
+def free_gpu() -> None:
+    """Give the memory that torch keeps back to the device: what comes next asks how much is free."""
+    import torch
+
+    torch.cuda.empty_cache()
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +133,8 @@ class GpuStep:
         at_once = self._columns(numbers)
         if not at_once or (at_once < width and nodes * width * 4 > available_memory()):
             return None
+        if isinstance(numbers, torch.Tensor) and at_once < width:  # blocks of columns are read from main memory
+            numbers = numbers.cpu().numpy()
         try:
             if at_once == width:
                 return Product(self._columns_of(_tensor(numbers, self.device)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from .inference import read_nodes
 if TYPE_CHECKING:
     from .trainer import Trainer
 
+_MOST_BATCHES = 32  # of a recorded validation: a graph of thousands would take long to record, and gain little
 # Ordinary calls before recording: they compile kernels and make the optimizer's state. PyTorch's notes use 3.
 WARM_UP = 3
 
@@ -37,18 +38,20 @@ class CapturedStep:
         return _possible(trainer, trainer.inputs) and trainer.steps_taken[len(nodes)] >= WARM_UP
 
     def __init__(self, trainer: Trainer, nodes: Tensor, labels: Tensor) -> None:
-        self.nodes, self.labels = nodes.clone(), labels.clone()
+        self.nodes, self.labels, self.device = nodes.clone(), labels.clone(), trainer.inputs.device
         self.graph = torch.cuda.CUDAGraph()
         pool = _pool(trainer)
-        torch.cuda.synchronize()
-        with torch.cuda.graph(self.graph, pool=pool):
+        with on(self.device):
+            torch.cuda.synchronize()
+        with on(self.device), torch.cuda.graph(self.graph, pool=pool):
             self.loss = trainer.take_step(trainer.inputs.batch(self.nodes), self.labels)
 
     def __call__(self, nodes: Tensor, labels: Tensor) -> Tensor:
         """Replay the step with other nodes; the next call overwrites the returned loss."""
         self.nodes.copy_(nodes)
         self.labels.copy_(labels)
-        self.graph.replay()
+        with on(self.device):
+            self.graph.replay()
         return self.loss
 
 
@@ -61,14 +64,17 @@ class CapturedValidation:
     @classmethod
     def possible(cls, trainer: Trainer) -> bool:
         """Return whether the pass can be recorded; it must have been computed some epochs before."""
-        return _possible(trainer, trainer.val_inputs) and trainer.validated >= WARM_UP and len(trainer.val.nodes) > 0
+        few = 0 < len(trainer.val.nodes) <= _MOST_BATCHES * trainer.micro_batch
+        return few and _possible(trainer, trainer.val_inputs) and trainer.validated >= WARM_UP
 
     def __init__(self, trainer: Trainer) -> None:
         inputs, self.graph = trainer.val_inputs, torch.cuda.CUDAGraph()
+        self.device = inputs.device
         self.nodes = torch.from_numpy(trainer.val.nodes).to(inputs.home)  # kept, for replays read it
         pool = _pool(trainer)
-        torch.cuda.synchronize()
-        with torch.no_grad(), torch.cuda.graph(self.graph, pool=pool):
+        with on(self.device):
+            torch.cuda.synchronize()
+        with torch.no_grad(), on(self.device), torch.cuda.graph(self.graph, pool=pool):
             model = trainer.low_precision(trainer.evaluated)
             parts: list[Tensor] = []
             read_nodes(model, inputs, nodes=self.nodes, batch_size=trainer.micro_batch, use=parts.append)
@@ -76,7 +82,8 @@ class CapturedValidation:
 
     def __call__(self) -> NDArray[np.float32]:
         """Return the logits [m, c] by the weights of now."""
-        self.graph.replay()
+        with on(self.device):
+            self.graph.replay()
         logits: NDArray[np.float32] = self.logits.cpu().numpy()
         return logits
 
@@ -135,21 +142,31 @@ class StreamedSteps:
 
         if self.graph is None and self.recordable and self.taken >= WARM_UP:
             try:
-                self.graph, self.loss = record(step)
+                self.graph, self.loss = record(step, self.labels.device)
             except (RuntimeError, ConfigError) as error:
                 self.recordable = False
                 warnings.warn(f"a training step was not recorded, and is slower: {error}", stacklevel=2)
         if self.graph is None:
             self.taken += 1
             return step()
-        self.graph.replay()
+        with on(self.labels.device):
+            self.graph.replay()
         return self.loss
 
 
-def record(step: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-    """Return a step as a CUDA graph that was not replayed yet, and the loss that replaying it writes."""
+def on(device: torch.device) -> AbstractContextManager[Any]:
+    """Return a context in which a GPU is the current one; of a CPU nothing changes."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+
+
+def record(step: Callable[[], Tensor], device: torch.device) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+    """Return a step on a GPU as a CUDA graph that was not replayed yet, and the loss that replaying it writes."""
+    with on(device):
+        return _record(step, torch.cuda.current_device())
+
+
+def _record(step: Callable[[], Tensor], device: int) -> tuple[torch.cuda.CUDAGraph, Tensor]:
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
-    device = torch.cuda.current_device()
     generator = torch.cuda.default_generators[device]
     before = generator.clone_state()
     try:

@@ -16,14 +16,14 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from . import kernels
-
 if TYPE_CHECKING:
     from ..transformer import EncoderLayer
 
 _LONGEST_LIST = 128  # tokens whose scores fit into the registers of one program
 _WIDEST_HEAD = 128
 _WIDEST = 4096  # columns of a row, which one program holds; of the feed-forward part twice as many
+# GPUs whose processors have at least 160 KB of shared memory: the gradient of attention needs 107 KB for lists of 64.
+_WITH_ROOM = {(8, 0), (8, 7), (9, 0), (10, 0), (10, 3)}
 _SEEDS = 1 << 62  # as many as 64 bits hold, less what torch does not draw
 
 
@@ -31,24 +31,34 @@ def usable(tokens: Tensor, length: int, heads: int | None = None) -> bool:
     """Return whether the kernels can read tokens [..., h] in lists of this length, with this number of heads if any."""
     width = tokens.shape[-1]
     return (
-        _runs_on(tokens.device)
+        not torch.compiler.is_compiling()  # first: a compiler would read on
+        and _runs_on(tokens.device)
         and tokens.dtype == torch.bfloat16
         and 1 < length <= _LONGEST_LIST
         and 16 <= width <= _WIDEST
         and (heads is None or width // heads <= _WIDEST_HEAD)
-        and not torch.compiler.is_compiling()
     )
+
+
+@cache
+def _kernels() -> Any:
+    """Return the kernels. They are loaded where a GPU runs them, because importing Triton takes time."""
+    from . import kernels
+
+    return kernels
 
 
 @cache
 def _runs_on(device: torch.device) -> bool:
     """Return whether Triton is there and works. It needs a C compiler, too, and not every machine has one."""
-    if device.type != "cuda" or not kernels.AVAILABLE:
+    if device.type != "cuda":
         return False
     try:
+        if not _kernels().AVAILABLE or torch.cuda.get_device_capability(device) not in _WITH_ROOM:
+            return False
         row = torch.ones(1, 16, device=device)
         with torch.cuda.device(device):
-            kernels.add_norm(row, None, None, row[0], row[0], 1e-5, 0.0, row)
+            _kernels().add_norm(row, None, None, row[0], row[0], 1e-5, 0.0, row)
     except Exception as error:  # whatever Triton lacks, the operations one by one do the same
         warnings.warn(f"Triton cannot compile, so a GPU takes longer: {error}", RuntimeWarning, stacklevel=2)
         return False
@@ -62,13 +72,14 @@ class _Attend(torch.autograd.Function):
     def forward(context: Any, packed: Tensor, bias: Tensor, mask: Tensor | None, heads: int, *dropout: Any) -> Tensor:
         context.save_for_backward(packed, bias, mask)
         context.settings = heads, *dropout
-        return kernels.attend(packed, bias, mask, *context.settings)
+        mixed: Tensor = _kernels().attend(packed, bias, mask, *context.settings)
+        return mixed
 
     @staticmethod
     @once_differentiable
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         gradient = gradients[0].contiguous()
-        return *kernels.attend_backward(gradient, *context.saved_tensors, *context.settings), None, None, None, None
+        return *_kernels().attend_backward(gradient, *context.saved_tensors, *context.settings), None, None, None, None
 
 
 class _AddNorm(torch.autograd.Function):
@@ -78,7 +89,7 @@ class _AddNorm(torch.autograd.Function):
     def forward(
         context: Any, tokens: Tensor, added: Tensor | None, bias: Tensor | None, weight: Tensor, *rest: Any
     ) -> tuple[Tensor, Tensor]:
-        total, normed = kernels.add_norm(tokens, added, bias, weight, *rest)
+        total, normed = _kernels().add_norm(tokens, added, bias, weight, *rest)
         context.save_for_backward(total, weight)
         context.settings = *rest[1:], added is not None
         context.set_materialize_grads(False)
@@ -90,7 +101,7 @@ class _AddNorm(torch.autograd.Function):
         total, weight = context.saved_tensors
         of_total, of_normed = (None if gradient is None else gradient.contiguous() for gradient in gradients)
         of_normed = torch.zeros_like(total) if of_normed is None else of_normed
-        found = kernels.add_norm_backward(of_total, of_normed, total, weight, *context.settings)
+        found = _kernels().add_norm_backward(of_total, of_normed, total, weight, *context.settings)
         of_tokens, of_added, of_bias, *of_norm = found
         adds = context.settings[-1]
         return of_tokens, of_added if adds else None, of_bias if adds else None, *of_norm, None, None, None
@@ -103,13 +114,14 @@ class _Gelu(torch.autograd.Function):
     def forward(context: Any, values: Tensor, bias: Tensor, *dropout: Any) -> Tensor:
         context.save_for_backward(values, bias)
         context.dropout = dropout
-        return kernels.gelu(values, bias, *dropout)
+        activated: Tensor = _kernels().gelu(values, bias, *dropout)
+        return activated
 
     @staticmethod
     @once_differentiable
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         gradient = gradients[0].contiguous()
-        return *kernels.gelu_backward(gradient, *context.saved_tensors, *context.dropout), None, None
+        return *_kernels().gelu_backward(gradient, *context.saved_tensors, *context.dropout), None, None
 
 
 class _ReadOut(torch.autograd.Function):
@@ -117,7 +129,7 @@ class _ReadOut(torch.autograd.Function):
 
     @staticmethod
     def forward(context: Any, tokens: Tensor, mask: Tensor | None, score: Tensor) -> tuple[Tensor, Tensor]:
-        vectors, weights = kernels.read_out(tokens, mask, score)
+        vectors, weights = _kernels().read_out(tokens, mask, score)
         context.save_for_backward(tokens, mask, score, weights)
         context.mark_non_differentiable(weights)
         return vectors, weights
@@ -125,7 +137,7 @@ class _ReadOut(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None, Tensor]:
-        of_tokens, of_score = kernels.read_out_backward(gradients[0].contiguous(), *context.saved_tensors)
+        of_tokens, of_score = _kernels().read_out_backward(gradients[0].contiguous(), *context.saved_tensors)
         return of_tokens, None, of_score
 
 
@@ -136,13 +148,14 @@ class _LookUp(torch.autograd.Function):
     def forward(context: Any, table: Tensor, index: Tensor, scores: Tensor, weight: Tensor) -> Tensor:
         context.save_for_backward(index, scores)
         context.rows = len(table)
-        return kernels.look_up(table, index, scores, weight)
+        tokens: Tensor = _kernels().look_up(table, index, scores, weight)
+        return tokens
 
     @staticmethod
     @once_differentiable
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         index, scores = context.saved_tensors
-        of_table, of_weight = kernels.look_up_backward(gradients[0].contiguous(), index, scores, context.rows)
+        of_table, of_weight = _kernels().look_up_backward(gradients[0].contiguous(), index, scores, context.rows)
         return of_table, None, None, of_weight
 
 

@@ -20,9 +20,8 @@ except ImportError:  # then nothing here is called
 
 AVAILABLE = triton is not None
 _LEVELS = 1 << 16  # of the random numbers; the fraction of dropout is a multiple of 2^-16
-_ENTRIES = (
-    512  # of whole rows per warp and turn, 16 for each thread. So a row's sums need no other warp up to this width
-)
+# Of whole rows per warp and turn, 16 for each thread: up to this width the sums of a row need no other warp.
+_ENTRIES = 512
 _PROGRAMS = 2112  # of kernels with sums over all rows, each of which takes many rows: 16 for each of 132 processors
 _LISTS = 512  # programs for each head, likewise
 _CHUNK = 64  # columns that the readout and the gradient of the look-up take at a time

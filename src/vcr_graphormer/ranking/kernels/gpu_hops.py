@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import torch
 from torch import Tensor
 
@@ -37,25 +39,27 @@ def add_rows_on_gpu(
     if not (len(out) and columns):
         return
     width = min(max(triton.next_power_of_2(columns), _WIDTHS[0]), _WIDTHS[1])
-    _add_rows[(len(out), triton.cdiv(columns, width))](
-        indptr,
-        indices,
-        left if weights is None else weights,
-        left,
-        right,
-        source,
-        out,
-        first,
-        columns,
-        weighted=weights is not None,
-        loops=loops,
-        doubles=source.dtype == torch.float64,
-        width=width,
-        at_once=_AT_ONCE,
-        counted=_COUNTED,
-        num_warps=1 if width <= 128 else 4,
-        enable_fp_fusion=False,
-    )
+    # Triton starts kernels on the current GPU, which need not be the one with the numbers.
+    with torch.cuda.device(out.device) if out.device.type == "cuda" else nullcontext():
+        _add_rows[(len(out), triton.cdiv(columns, width))](
+            indptr,
+            indices,
+            left if weights is None else weights,
+            left,
+            right,
+            source,
+            out,
+            first,
+            columns,
+            weighted=weights is not None,
+            loops=loops,
+            doubles=source.dtype == torch.float64,
+            width=width,
+            at_once=_AT_ONCE,
+            counted=_COUNTED,
+            num_warps=1 if width <= 128 else 4,
+            enable_fp_fusion=False,
+        )
 
 
 if HAS_TRITON:

@@ -143,7 +143,10 @@ def push_node(v, own_edge, arcs, total, assignment, scratch, absorbed, tail, cou
         limit = bound * state[w, LIMIT]
         # Always written, and kept only if the index advances: a branch here would often be mispredicted.
         touched[reached] = w
-        reached += np.uint64(np.float32(old).view(np.uint32) == UNTOUCHED)
+        is_new = np.float32(old).view(np.uint32) == UNTOUCHED
+        if weighted:  # a tiny weight may add nothing, and -0 + 0 is 0: then only the settled mass tells
+            is_new = is_new & (new > 0.0) & (state[w, SETTLED] == 0.0)
+        reached += np.uint64(is_new)
         queue[end] = w
         end = (end + np.uint64((old <= limit) & (limit < new))) & wrap
     return np.int64(end), np.int64(reached)
