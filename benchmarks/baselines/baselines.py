@@ -17,7 +17,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -88,8 +88,8 @@ def search(job: Job, bench: Bench, end: float) -> dict[str, Any] | None:
             return None
         start, values, error = time.perf_counter(), list[float](), {}
         try:
-            for split in job.judging:
-                values.append(round(method.run(bench, settings, split, 0, test=False).score, 6))
+            for group in _groups([(split, 0) for split in job.judging], method.at_once(bench)):
+                values += [round(one.score, 6) for one in method.run(bench, settings, group, test=False)]
                 others = [np.mean(row["val"][: len(values)]) for row in done if len(row["val"]) >= len(values)]
                 if np.mean(values) < np.median([*others, np.mean(values)]):
                     break
@@ -106,26 +106,34 @@ def run(job: Job, bench: Bench, settings: dict[str, Any], end: float) -> None:
     """Measure the seeds that have no run with these settings yet."""
     runs = runs_of([row for row in read(job.file) if row["graph"] == job.graph], job.method)
     done = {seed for seed, row in runs.items() if row["settings"] == settings}
-    for seed, split in job.reported:
-        if seed in done or time.monotonic() > end:
-            continue
-        start = time.perf_counter()
-        try:
-            measured = METHODS[job.method].run(bench, settings, split, seed, test=True)
-        except RuntimeError as problem:  # out of memory: another process may have had it, so the next call tries again
-            print(f"{job.graph} {job.method} seed {seed}: {_short(problem)}", flush=True)
+    method, missing = METHODS[job.method], [(split, seed) for seed, split in job.reported if seed not in done]
+    # The first one alone: its seconds and memory are those of one training.
+    for group in (*_groups(missing[:1], 1), *_groups(missing[1:], method.at_once(bench))):
+        if time.monotonic() > end:
             return
-        row = {"graph": job.graph, "method": job.method, "stage": RUN, "seed": seed, "val": measured.val}
-        row |= {"test": measured.test, "epochs": measured.epochs, "best_epoch": measured.best_epoch}
-        row |= {**_cost(start, bench), "device": _device(bench.device), "torch": torch.__version__}
-        append(job.file, {**row, "settings": settings})
-        print(
-            f"{job.graph} {job.method} seed {seed}: {100 * (measured.test or 0):.2f} ({row['seconds']} s)", flush=True
-        )
+        start, seeds = time.perf_counter(), [seed for _, seed in group]
+        try:
+            measured = method.run(bench, settings, group, test=True)
+        except RuntimeError as problem:  # out of memory: another process may have had it, so the next call tries again
+            print(f"{job.graph} {job.method} seeds {seeds}: {_short(problem)}", flush=True)
+            return
+        cost = _cost(start, bench, len(group))
+        for seed, one in zip(seeds, measured, strict=True):
+            row = {"graph": job.graph, "method": job.method, "stage": RUN, "seed": seed, "val": one.val}
+            row |= {"test": one.test, "epochs": one.epochs, "best_epoch": one.best_epoch, **cost}
+            row |= {"device": _device(bench.device), "torch": torch.__version__, "settings": settings}
+            append(job.file, row)
+            print(f"{job.graph} {job.method} seed {seed}: {100 * (one.test or 0):.2f} ({row['seconds']} s)", flush=True)
 
 
-def _cost(start: float, bench: Bench) -> dict[str, Any]:
-    return {"seconds": round(time.perf_counter() - start, 2), "memory": peak_memory(bench.device)}
+def _groups(pairs: Sequence[tuple[vcr.Split, int]], size: int) -> Iterator[Sequence[tuple[vcr.Split, int]]]:
+    yield from (pairs[start : start + size] for start in range(0, len(pairs), size))
+
+
+def _cost(start: float, bench: Bench, together: int = 1) -> dict[str, Any]:
+    """Return seconds for each of so many trainings, and the peak memory of all."""
+    cost: dict[str, Any] = {"seconds": round((time.perf_counter() - start) / together, 3)}
+    return {**cost, "memory": peak_memory(bench.device), **({"together": together} if together > 1 else {})}
 
 
 def _device(device: torch.device) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,7 @@ from torch import Tensor
 import vcr_graphormer as vcr
 from benchmarks.baselines.links import Links
 from benchmarks.baselines.network import Network, Sizes
+from benchmarks.baselines.together import Together, padded
 from vcr_graphormer.data.columns.preparation import Preparation
 from vcr_graphormer.data.datasets import DataConfig
 from vcr_graphormer.data.inductive import Seen
@@ -28,6 +29,10 @@ from vcr_graphormer.runs.trials import Workbench, crossed
 EPOCHS, PATIENCE = 500, 100
 JUDGED_AT_ONCE = 20  # epochs: reading every one would wait for the GPU every time
 WARMUP_EPOCHS = 20  # of the cosine schedule
+# Networks of several splits are trained together while their features have so many entries; chosen by hand. On a larger
+# graph the operations themselves take the time, not starting them.
+MOST_AT_ONCE, ENTRIES_AT_ONCE = 10, 1 << 26
+NO_LABEL = -100  # what torch's cross entropy leaves out
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,70 +162,93 @@ class Bench:
         predicted = torch.softmax(outputs, 1).cpu().numpy()
         return measure(self.metric, predicted, np.asarray(self.graph.labels)[split.test], TASKS["classification"])
 
+    @property
+    def at_once(self) -> int:
+        """Return how many networks to train together; with large features it would save nothing."""
+        return max(1, min(MOST_AT_ONCE, ENTRIES_AT_ONCE // max(1, self.graph.num_nodes * self.graph.num_features)))
+
     def train(
         self,
         make: Callable[[Sizes, dict[str, Any]], Network],
         settings: dict[str, Any],
-        split: vcr.Split,
-        seed: int,
+        pairs: Sequence[tuple[vcr.Split, int]],
+        *,
         epochs: int | None = None,
         inductive: bool = False,
-    ) -> Outcome:
-        """Train a network on full batches with early stop.
+    ) -> list[Outcome]:
+        """Train one network for each split and seed on full batches, all together, each with early stop.
 
-        If it is `inductive`, training reads the graph without validation and test nodes, whose edges have no direction.
+        If it is `inductive`, a single network is trained on the graph without validation and test nodes. The edges of
+        that graph have no direction.
         """
-        torch.manual_seed(seed)
-        network, x = make(self.sizes, settings).to(self.device), self.prepared(split)
-        if settings.get("normalize_rows"):
-            x = x / x.abs().sum(1, keepdim=True).clamp(min=1e-12)
-        links = self.links(settings.get("links", "both"))
-        nodes = torch.from_numpy(split.train).to(self.device)
-        labels, known, known_x, places = self.labels[nodes], links, x, nodes
+        splits, networks = [split for split, _ in pairs], list[Network]()
+        for _, seed in pairs:
+            torch.manual_seed(seed)
+            networks.append(make(self.sizes, settings))
+        x, links = self._read(splits, settings), self.links(settings.get("links", "both"))
+        nodes = padded([self._tensor(split.train) for split in splits], lambda row: row[0])
+        lengths = torch.tensor([[len(split.train)] for split in splits], device=self.device)
+        beyond = torch.arange(nodes.shape[1], device=self.device) >= lengths
+        labels = self.labels[nodes].masked_fill(beyond, NO_LABEL)
+        known_links, known_x, places = links, x, nodes
         if inductive:
-            seen = Seen.of(self.graph, split)
-            known, known_x = Links(seen.graph.to_scipy(), self.device), x[torch.from_numpy(seen.nodes).to(self.device)]
-            places = torch.from_numpy(seen.train).to(self.device)
-        count = epochs or settings.get("epochs", EPOCHS)
-        patience = count if network.warmup else settings.get("patience", PATIENCE)
-        run = _Training(network, settings, count, (len(x), self.graph.num_classes), self.device)
-        val, values, losses = torch.from_numpy(split.val).to(self.device), np.empty((0, 3)), list[float]()
+            seen = Seen.of(self.graph, *splits)
+            known_links, known_x = Links(seen.graph.to_scipy(), self.device), x[:, self._tensor(seen.nodes)]
+            places = self._tensor(seen.train)[None]
+        count, shape = epochs or settings.get("epochs", EPOCHS), (len(pairs), x.shape[1], self.graph.num_classes)
+        run = _Training(Together(networks).to(self.device), settings, count, shape)
+        progress = [_Progress(self, split, run.patience) for split in splits]
+        val = [self._tensor(split.val) for split in splits]
 
         def run_epoch() -> None:
-            # Without dropout nothing is copied: features can be a gigabyte.
-            read = F.dropout(known_x, run.input_dropout) if run.input_dropout else known_x
-            run.step(lambda: network.loss(read, known, places, labels))
-            run.look(lambda: run.judged(x, links), lambda logits: F.cross_entropy(logits[val], self.labels[val]))
+            read = known_x
+            if run.input_dropout:  # without it nothing is copied: features can be a gigabyte
+                read = F.dropout(known_x.expand(len(pairs), -1, -1), run.input_dropout)
+            run.step(lambda: run.network.loss(read, known_links, places, labels).sum())
+            run.look(lambda: run.judged(x, links), lambda logits: self._losses(logits, val))
 
-        warm, last, best, outputs = round(network.warmup * count), count, 0, x[:, :0]
-        for done, call in enumerate(self._calls(run, run_epoch, warm, count), start=1):
+        for done, call in enumerate(self._calls(run, run_epoch), start=1):
             call()
-            if done % JUDGED_AT_ONCE == 0 or done == count:
-                start = len(values)
-                values = np.concatenate([values, self.judge(run.logits[: done - start], split)])
-                losses += run.losses[start:done].tolist()
-                best, last = early_stop(values[:, 0], losses, patience)
-                if best >= start:
-                    outputs = run.logits[best - start].clone()
-                if last < done:
+            if done % JUDGED_AT_ONCE == 0 or done == run.epochs:
+                for number, one in enumerate(progress):
+                    one.judge(run.logits[:, number], run.losses[:, number], done)
+                if all(one.ended for one in progress):
                     break
-        return Outcome(values[:last], outputs, best + 1)
+        return [one.outcome for one in progress]
 
-    def _calls(self, run: _Training, work: Callable[[], None], warm: int, count: int) -> Iterator[Callable[[], None]]:
+    def _read(self, splits: Sequence[vcr.Split], settings: dict[str, Any]) -> Tensor:
+        """Return the features as each split prepares them, [B, n, d]; [1, n, d] if that is the same for all."""
+        each = [self.prepared(split) for split in splits]
+        same = all(one is self.features for one in each)
+        x = each[0][None] if same or len(each) == 1 else torch.stack(each)
+        return x / x.abs().sum(2, keepdim=True).clamp(min=1e-12) if settings.get("normalize_rows") else x
+
+    def _losses(self, logits: Tensor, val: Sequence[Tensor]) -> Tensor:
+        """Return the validation loss of each network."""
+        pairs = zip(logits, val, strict=True)
+        return torch.stack([F.cross_entropy(one[nodes], self.labels[nodes]) for one, nodes in pairs])
+
+    def _tensor(self, nodes: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(nodes).to(self.device)
+
+    def _calls(self, run: _Training, work: Callable[[], None]) -> Iterator[Callable[[], None]]:
         """Yield a function for each epoch; the epochs of the warm-up are recorded apart."""
-        for warming, times in ((True, warm), (False, count - warm)):
+        warm = round(run.network.warmup * run.epochs)
+        for warming, times in ((True, warm), (False, run.epochs - warm)):
             if times:
-                run.network.warming = run.judged.warming = warming
+                run.network.set_warming(warming)
+                run.judged.set_warming(warming)
                 yield from recorded(work, self.device if self.record else torch.device("cpu"), times)
 
 
 class _Training:
-    """The state of one training: optimizer, schedule, mean of weights, and what the last epochs predicted."""
+    """The state of networks in training: optimizer, schedule, mean of weights, and what the last epochs predicted."""
 
-    def __init__(
-        self, network: Network, settings: dict[str, Any], epochs: int, shape: tuple[int, int], device: torch.device
-    ) -> None:
-        self.network, on_gpu = network, device.type == "cuda"
+    def __init__(self, network: Together, settings: dict[str, Any], epochs: int, shape: tuple[int, int, int]) -> None:
+        self.network, self.epochs = network, epochs
+        self.patience: int = epochs if network.warmup else settings.get("patience", PATIENCE)
+        device = next(network.parameters()).device
+        on_gpu = device.type == "cuda"
         self.input_dropout: float = settings.get("input_dropout", 0.0)
         self.rates = schedule(settings.get("schedule", "constant"), settings["learning_rate"], epochs).to(device)
         self.rate = self.rates[0].clone()
@@ -230,7 +258,7 @@ class _Training:
         self.average: float = settings.get("average", 0.0)
         self.judged = copy.deepcopy(network) if self.average else network
         self.logits = torch.zeros(min(JUDGED_AT_ONCE, epochs), *shape, device=device)
-        self.losses = torch.zeros(epochs, device=device)
+        self.losses = torch.zeros(epochs, shape[0], device=device)
         self.at = torch.zeros(1, dtype=torch.long, device=device)
 
     def step(self, loss: Callable[[], Tensor]) -> None:
@@ -257,6 +285,36 @@ class _Training:
             self.logits.index_copy_(0, self.at % len(self.logits), logits[None])
             self.losses.index_copy_(0, self.at, loss(logits)[None])
             self.at.add_(1)
+
+
+class _Progress:
+    """What one of the networks in training has reached."""
+
+    def __init__(self, bench: Bench, split: vcr.Split, patience: int) -> None:
+        self.bench, self.split, self.patience = bench, split, patience
+        self.values, self.losses = np.empty((0, 3)), list[float]()
+        self.best, self.last, self.outputs = 0, 0, torch.empty(0)
+
+    @property
+    def ended(self) -> bool:
+        """Return whether it stops early."""
+        return self.last < len(self.values)
+
+    def judge(self, logits: Tensor, losses: Tensor, done: int) -> None:
+        """Judge the epochs since the last call by their logits [epochs, n, c] and by the losses of all epochs."""
+        if self.ended:
+            return
+        start = len(self.values)
+        self.values = np.concatenate([self.values, self.bench.judge(logits[: done - start], self.split)])
+        self.losses += losses[start:done].tolist()
+        self.best, self.last = early_stop(self.values[:, 0], self.losses, self.patience)
+        if self.best >= start:
+            self.outputs = logits[self.best - start].clone()
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return the outcome at the best epoch."""
+        return Outcome(self.values[: self.last], self.outputs, self.best + 1)
 
 
 def schedule(name: str, rate: float, epochs: int) -> Tensor:

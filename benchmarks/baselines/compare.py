@@ -126,10 +126,14 @@ def ranks_text(runs: Runs) -> str:
 
 
 def costs_of(rows: Sequence[dict[str, Any]], runs: Mapping[int, dict[str, Any]]) -> tuple[float, float, float | None]:
-    """Return the median seconds of one training, seconds of search and runs together, and peak gigabytes."""
-    median = float(np.median([row["seconds"] for row in runs.values()]))
+    """Return the median seconds of one training, seconds of search and runs together, and peak gigabytes.
+
+    Where several networks were trained as one, one training is the run that was alone.
+    """
+    alone = [row for row in runs.values() if "together" not in row] or list(runs.values())
+    median = float(np.median([row["seconds"] for row in alone]))
     searched = sum(row["seconds"] for row in rows if row["stage"] == TRIAL)
-    memory = [row["memory"] for row in runs.values() if row.get("memory")]
+    memory = [row["memory"] for row in alone if row.get("memory")]
     total = searched + sum(row["seconds"] for row in runs.values())
     return median, total, max(memory) / 1e9 if memory else None
 

@@ -20,15 +20,26 @@ class _Product(torch.autograd.Function):
     """The product of a fixed matrix with a tensor. Its gradient uses the transpose, which was made before."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, matrix: Tensor, transposed: Tensor) -> Tensor:
+    def forward(rows: Tensor, matrix: Matrix) -> Tensor:
         """Return the product."""
-        ctx.transposed = transposed
-        return matrix @ rows
+        return matrix.tensor @ rows
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
+        """Keep the matrix for the gradient."""
+        ctx.matrix = inputs[1]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         """Return the gradient of the rows; torch would convert the sparse matrix, which cannot be recorded."""
-        return ctx.transposed @ gradients[0].contiguous(), None, None
+        return ctx.matrix.transposed @ gradients[0].contiguous(), None
+
+    @staticmethod
+    def vmap(info: Any, dimensions: Any, rows: Tensor, matrix: Matrix) -> tuple[Tensor, int]:
+        """Return the products with the rows of several networks: one product, their columns side by side."""
+        beside = rows.movedim(dimensions[0], 1)
+        result = _Product.apply(beside.flatten(1), matrix)  # type: ignore[no-untyped-call]
+        return result.view(-1, *beside.shape[1:]), 1
 
 
 class Matrix:
@@ -44,7 +55,7 @@ class Matrix:
             self.tensor, self.transposed = _to_csr(matrix, device), _to_csr(matrix.T.tocsr(), device)
 
     def __matmul__(self, rows: Tensor) -> Tensor:
-        result: Tensor = _Product.apply(rows, self.tensor, self.transposed)  # type: ignore[no-untyped-call]
+        result: Tensor = _Product.apply(rows, self)  # type: ignore[no-untyped-call]
         return result
 
 

@@ -7,7 +7,7 @@ schedules and averages of weights are open to every network.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, NamedTuple
@@ -72,6 +72,8 @@ class Method:
         Whether the search also chooses the direction of links, where published links have one.
     record : bool
         Whether a CUDA graph can record an epoch.
+    together : bool
+        Whether networks of several splits can be trained as one.
     """
 
     make: Callable[..., Any]
@@ -80,6 +82,7 @@ class Method:
     kind: str = NETWORK
     reads_links: bool = True
     record: bool = True
+    together: bool = True
 
     def draw(self, name: str, count: int, directed: bool) -> list[Settings]:
         """Return the settings of so many trials, or the whole space if it is not larger.
@@ -94,21 +97,30 @@ class Method:
         order = np.random.default_rng(seed).permutation(len(points)) if len(points) > count else range(len(points))
         return [points[number] for number in order[:count]]
 
-    def run(self, bench: Bench, settings: Settings, split: vcr.Split, seed: int, *, test: bool) -> Measured:
-        """Train once; labels of test nodes are read only if `test`."""
+    def at_once(self, bench: Bench) -> int:
+        """Return on how many splits to train at a time."""
+        return bench.at_once if self.kind == NETWORK and self.together else 1
+
+    def run(
+        self, bench: Bench, settings: Settings, pairs: Sequence[tuple[vcr.Split, int]], *, test: bool
+    ) -> list[Measured]:
+        """Train once for each split and seed, all together; labels of test nodes are read only if `test`."""
         if self.kind == RUNNER:
-            measured: Measured = self.make(bench, settings, split, seed, test=test)
-            return measured
+            return [self.make(bench, settings, split, seed, test=test) for split, seed in pairs]
         if self.kind == PREDICTOR:
-            outcome = self.make(bench, settings, split, seed)
+            outcomes = [self.make(bench, settings, split, seed) for split, seed in pairs]
         else:
             before, bench.record = bench.record, bench.record and self.record
             try:
-                outcome = bench.train(self.make, settings, split, seed)
+                outcomes = bench.train(self.make, settings, pairs)
             finally:
                 bench.record = before
-        on_test = bench.test(outcome, split) if test else None
-        return Measured(outcome.score, outcome.val, on_test, len(outcome.by_epoch), outcome.best_epoch)
+        measured = []
+        for outcome, (split, _) in zip(outcomes, pairs, strict=True):
+            on_test = bench.test(outcome, split) if test else None
+            numbers = (len(outcome.by_epoch), outcome.best_epoch)
+            measured.append(Measured(outcome.score, outcome.val, on_test, *numbers))
+        return measured
 
 
 def _draw(space: Mapping[str, Any], seed: list[int]) -> Settings:
@@ -206,7 +218,11 @@ METHODS: dict[str, Method] = {
     ),
     "NAGphormer": Method(run_ours, OURS, {"hops_only": True}, RUNNER, reads_links=False),
     "Exphormer": Method(Exphormer, {**TRANSFORMER, "degree": (4, 6)}),
-    "GraphGPS": Method(GraphGPS, {**TRANSFORMER, "layers": (1, 2, 3)}),
+    "GraphGPS": Method(
+        GraphGPS,
+        {**TRANSFORMER, "layers": (1, 2, 3)},
+        together=False,  # side by side, attention of all pairs would be a table in memory
+    ),
     "SGFormer": Method(SGFormer, {**BASE, "hidden": (64, 128, 256), "layers": (1, 2, 3), "local_weight": (0.5, 0.8)}),
     "Polynormer": Method(
         Polynormer,

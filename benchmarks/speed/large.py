@@ -48,6 +48,7 @@ from benchmarks.speed.steps import make_trainer
 from vcr_graphormer.base.files import read_json, write_json
 from vcr_graphormer.base.machine import default_threads, peak_memory, reset_peak_memory
 from vcr_graphormer.ranking.connections import PARTITIONERS
+from vcr_graphormer.training.devices import torch_threads
 from vcr_graphormer.training.inference import compute
 
 EDGES_PER_NODE, COMMUNITY = 25, 1000
@@ -101,15 +102,8 @@ def tokenize(folder: Path, config: vcr.TokenConfig, threads: int) -> dict[str, A
     }
 
 
-def steps(folder: Path, count: int, threads: int) -> dict[str, Any]:
-    """Take training steps of the authors' model, with the files cold and warm."""
-    torch.set_num_threads(threads)
-    return measure_steps(folder, count)
-
-
-def predict(folder: Path, threads: int) -> dict[str, Any]:
+def predict(folder: Path) -> dict[str, Any]:
     """Train a small model for some streamed steps, then predict the class of every node."""
-    torch.set_num_threads(threads)
     graph, store = vcr.Graph.open(folder / "graph"), vcr.TokenStore.open(folder / "tokens")
     [split] = random_splits(graph, [0])
     config = variant_config("Amazon2M", "paper")
@@ -136,14 +130,14 @@ def predict(folder: Path, threads: int) -> dict[str, Any]:
     }
 
 
-def measured(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Call a stage; return what it returns, with seconds of clock and processor and peaks of memory.
+def measured(work: Callable[[], dict[str, Any]], threads: int) -> dict[str, Any]:
+    """Call a stage with so many threads of torch; return what it returns, with its seconds and peaks of memory.
 
     The peak counts mapped pages of files, which the system takes back when it needs them. "Own" memory does not.
     """
     reset_peak_memory()
     start, processor = time.perf_counter(), time.process_time()
-    with own_memory() as own:
+    with own_memory() as own, torch_threads(threads):
         result = work()
     return {
         "seconds": time.perf_counter() - start,
@@ -190,13 +184,13 @@ def measure(nodes: int, folder: Path, arguments: argparse.Namespace) -> Iterator
         "generate": partial(generate, nodes, folder, threads),
         "check": partial(check, folder),
         "tokenize": partial(tokenize, folder, config, threads),
-        "predict": partial(predict, folder, threads),
-        "steps": partial(steps, folder, arguments.steps, threads),  # drops the files from the page cache
+        "predict": partial(predict, folder),
+        "steps": partial(measure_steps, folder, arguments.steps),  # drops the files from the page cache
     }
     for name, work in stages.items():
         file = folder / f"{name}.json"
         if not file.is_file():
-            write_json(file, in_a_process(measured, work))
+            write_json(file, in_a_process(measured, work, threads))
         row[name] = read_json(file)
         numbers = {key: value for key, value in row[name].items() if isinstance(value, float)}
         print(f"  {name}: {', '.join(f'{key} {value:,.4g}' for key, value in numbers.items())}", flush=True)

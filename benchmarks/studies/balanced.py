@@ -73,7 +73,8 @@ def run(name: str, root: str, device: str, seeds: int) -> dict[str, Any]:
     row: dict[str, Any] = {"graph": name, "MLP": [], "reduced": [], "largest class of the test part": []}
     for seed in range(seeds):
         split = balanced_split(labels, seed)
-        row["MLP"].append(mlp.test(mlp.train(MLP, settings, split, seed), split))
+        [outcome] = mlp.train(MLP, settings, [(split, seed)])
+        row["MLP"].append(mlp.test(outcome, split))
         seeded = replace(config, training=replace(config.training, seed=seed))
         row["reduced"].append(ours.train(split, seeded).test)
         row["largest class of the test part"].append(largest_class(labels[split.test]))

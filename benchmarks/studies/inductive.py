@@ -53,7 +53,8 @@ def search(bench: Bench, split: vcr.Split, epochs: int) -> dict[str, Any]:
     """Return the settings of GraphSAGE with the best validation accuracy; the first of equal ones."""
 
     def judge(settings: dict[str, Any]) -> float:
-        return bench.train(Convolutional, settings | NETWORK, split, seed=0, epochs=epochs, inductive=True).val
+        [outcome] = bench.train(Convolutional, settings | NETWORK, [(split, 0)], epochs=epochs, inductive=True)
+        return outcome.val
 
     return max(grid(), key=judge)
 
@@ -103,7 +104,7 @@ def run_sage(study: Study, bench: Bench, seeds: range, *, name: str, root: str, 
     settings = study.settings(name) or search(bench, choose_split(name, bench.graph, "A", SEARCH_SEED, root), most)
     for seed in missing:
         split, start = choose_split(name, bench.graph, "A", seed, root), time.perf_counter()
-        outcome = bench.train(Convolutional, settings | NETWORK, split, seed, epochs=most, inductive=True)
+        [outcome] = bench.train(Convolutional, settings | NETWORK, [(split, seed)], epochs=most, inductive=True)
         scores = {"val": outcome.val, "test": bench.test(outcome, split)}
         study.add(name, OTHER, seed, **scores, seconds=round(time.perf_counter() - start, 2), settings=settings)
 

@@ -1,5 +1,7 @@
 """The networks of benchmarks/baselines against naive references: dense formulas, PyG's layers, known invariants."""
 
+import copy
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from benchmarks.baselines import methods, spaces
-from benchmarks.baselines.bench import Bench, schedule, score
+from benchmarks.baselines.bench import NO_LABEL, Bench, schedule, score
 from benchmarks.baselines.links import Links, Matrix, two_hops
 from benchmarks.baselines.methods.acm import ACMLayer
 from benchmarks.baselines.methods.appnp import APPNP
@@ -29,6 +31,7 @@ from benchmarks.baselines.methods.sgc import SGC
 from benchmarks.baselines.methods.sgformer import linear_attention
 from benchmarks.baselines.network import Network, Sizes, walk_weights
 from benchmarks.baselines.spaces import METHODS, NETWORK
+from benchmarks.baselines.together import Together
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 from torch_geometric.nn import GCNConv, SAGEConv
@@ -306,13 +309,88 @@ def test_each_network_learns_a_small_graph_by_heart(name: str, graph: vcr.Graph)
     bench, settings = Bench(graph, graph, CPU), {**MADE, "epochs": 90, "patience": 90}
     settings |= {"kind": NETWORKS[name].fixed.get("kind", "GCN"), "jump": name == "JK", "residual": "tuned" in name}
     settings |= {"learning_rate": 0.2 if name == "SGC" else 0.02, "drop_nodes": 0.0}
-    assert bench.train(NETWORKS[name].make, settings, split, seed=0).val > 0.95
+    [outcome] = bench.train(NETWORKS[name].make, settings, [(split, 0)])
+    assert outcome.val > 0.95
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_side_by_side_are_those_alone(name: str, graph: vcr.Graph, links: Links, x: Tensor) -> None:
+    """Losses, gradients, what norms remember, and outputs; trainings would differ, for Adam enlarges rounding."""
+    if not NETWORKS[name].together:
+        pytest.skip("is always trained alone")
+    settings = {**MADE, **NETWORKS[name].fixed, "norm": "batch", "drop_nodes": 0.0}
+    networks = list[Network]()
+    for seed in range(3):
+        torch.manual_seed(seed)
+        networks.append(NETWORKS[name].make(Sizes(graph.num_nodes, 64, graph.num_classes), settings))
+    random = np.random.default_rng(0)
+    nodes = torch.from_numpy(np.stack([random.permutation(graph.num_nodes)[:20] for _ in range(3)]))
+    labels = torch.from_numpy(np.asarray(graph.labels).astype(np.int64))[nodes]
+    labels[1, 15:] = NO_LABEL  # a shorter training part
+    shared, each = x[None], x + torch.randn(3, 1, 64)
+    for warming, features in product((True, False), (shared, each)):
+        together = Together(copy.deepcopy(networks)).train()
+        together.set_warming(warming)
+        losses = together.loss(features, links, nodes, labels)
+        torch.autograd.backward(losses.sum())
+        outputs = together.eval()(features, links)
+        for number, alone in enumerate(copy.deepcopy(networks)):
+            own, real = features[min(number, len(features) - 1)], labels[number] != NO_LABEL
+            alone.warming = warming
+            loss = alone.train().loss(own, links, nodes[number][real], labels[number][real])
+            torch.autograd.backward(loss)
+            close(losses[number], loss)
+            for kept, parameter in alone.named_parameters():
+                gradient = together.get_parameter(kept.replace(".", "/")).grad
+                expected = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+                close(torch.zeros_like(parameter) if gradient is None else gradient[number], expected)
+            for kept, buffer in alone.named_buffers():
+                close(together.get_buffer(kept.replace(".", "/"))[number], buffer)
+            close(outputs[number], alone.eval()(own, links))
+
+
+def close(found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_trainings_side_by_side_are_those_alone(graph: vcr.Graph) -> None:
+    """Splits of different sizes; each stops by itself and keeps the outputs of its own best epoch."""
+    bench, sizes = Bench(graph, graph, CPU), [(0.6, 0.2), (0.5, 0.3), (0.4, 0.2)]
+    pairs = [
+        (vcr.Split.random(graph.labels, train=train, val=val, seed=seed), 5 + seed)
+        for seed, (train, val) in enumerate(sizes)
+    ]
+    settings = MADE | {"average": 0.9, "epochs": 60, "patience": 10, "learning_rate": 0.05}
+    together, ends = bench.train(SGC, settings, pairs), set()
+    for pair, found in zip(pairs, together, strict=True):
+        [alone] = bench.train(SGC, settings, [pair])
+        np.testing.assert_allclose(found.by_epoch, alone.by_epoch, atol=1e-6)
+        assert found.best_epoch == alone.best_epoch
+        close(found.outputs, alone.outputs)
+        ends.add(len(found.by_epoch))
+    assert len(ends) > 1
+
+
+def test_networks_side_by_side_draw_their_own_dropout(graph: vcr.Graph) -> None:
+    bench, split = Bench(graph, graph, CPU), vcr.Split.random(graph.labels, seed=0)
+    for dropout in ({"dropout": 0.5}, {"input_dropout": 0.5}, {}):
+        one, other = bench.train(Convolutional, MADE | dropout | {"epochs": 5}, [(split, 1), (split, 1)])
+        assert torch.allclose(one.outputs, other.outputs, atol=1e-3) == (not dropout)
+
+
+def test_large_features_are_trained_one_after_the_other(graph: vcr.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(graph, graph, CPU)
+    assert (bench.at_once, METHODS["GCN"].at_once(bench), METHODS["GraphGPS"].at_once(bench)) == (10, 10, 1)
+    monkeypatch.setattr("benchmarks.baselines.bench.ENTRIES_AT_ONCE", 3 * graph.num_nodes * graph.num_features)
+    assert bench.at_once == 3
+    monkeypatch.setattr("benchmarks.baselines.bench.ENTRIES_AT_ONCE", 1)
+    assert bench.at_once == 1
 
 
 def test_training_is_repeatable_and_stops_early(graph: vcr.Graph) -> None:
     bench, split = Bench(graph, graph, CPU), vcr.Split.random(graph.labels, seed=0)
     settings = MADE | {"dropout": 0.5, "input_dropout": 0.2, "average": 0.9, "schedule": "cosine", "patience": 15}
-    one, again = (bench.train(Convolutional, settings, split, seed=3) for _ in range(2))
+    one, again = (bench.train(Convolutional, settings, [(split, 3)])[0] for _ in range(2))
     assert np.array_equal(one.by_epoch, again.by_epoch)
     assert torch.equal(one.outputs, again.outputs)
     assert len(one.by_epoch) < 500
@@ -320,16 +398,19 @@ def test_training_is_repeatable_and_stops_early(graph: vcr.Graph) -> None:
     right = (one.outputs.argmax(1) == bench.labels).numpy()
     assert one.val == pytest.approx(right[split.val].mean())
     assert bench.test(one, split) == pytest.approx(right[split.test].mean())
-    seen = bench.train(Convolutional, settings, split, seed=3, epochs=20, inductive=True)
+    [seen] = bench.train(Convolutional, settings, [(split, 3)], epochs=20, inductive=True)
     assert len(seen.by_epoch) == 20
 
 
 def test_the_mean_of_weights_begins_with_the_first(graph: vcr.Graph) -> None:
     bench, split = Bench(graph, graph, CPU), vcr.Split.random(graph.labels, seed=0)
-    plain, mean = (bench.train(SGC, MADE | {"average": a}, split, seed=0, epochs=1) for a in (0.0, 0.9))
-    assert torch.allclose(plain.outputs, mean.outputs)
-    plain, mean = (bench.train(SGC, MADE | {"average": a}, split, seed=0, epochs=5) for a in (0.0, 0.9))
-    assert not torch.allclose(plain.outputs, mean.outputs)
+
+    def trained(average: float, epochs: int) -> Tensor:
+        [outcome] = bench.train(SGC, MADE | {"average": average}, [(split, 0)], epochs=epochs)
+        return outcome.outputs
+
+    assert torch.allclose(trained(0.0, 1), trained(0.9, 1))
+    assert not torch.allclose(trained(0.0, 5), trained(0.9, 5))
 
 
 def test_scores_are_those_of_the_package() -> None:
@@ -377,7 +458,9 @@ def test_a_recorded_training_is_the_same_as_an_eager_one(name: str, graph: vcr.G
     for record in (True, False):
         bench = Bench(graph, graph, torch.device("cuda"), record=record and NETWORKS[name].record)
         settings = {**MADE, **NETWORKS[name].fixed, "drop_nodes": 0.0, "average": 0.9, "schedule": "cosine"}
-        outputs.append(bench.train(NETWORKS[name].make, settings, split, seed=0, epochs=30).by_epoch)
+        pairs = [(split, seed) for seed in range(2 if NETWORKS[name].together else 1)]
+        outcomes = bench.train(NETWORKS[name].make, settings, pairs, epochs=30)
+        outputs.append(np.stack([outcome.by_epoch for outcome in outcomes]))
     assert np.abs(outputs[0] - outputs[1]).max() < 0.2  # sums in another order; a wrong recording would not learn
 
 

@@ -104,9 +104,9 @@ def test_the_whole_pipeline_goes_on_after_an_interruption(tmp_path: Path, monkey
     monkeypatch.setattr(large, "AT_ONCE", 700)
     done: list[str] = []
 
-    def in_this_process(work: Any, stage: Any) -> Any:
+    def in_this_process(work: Any, stage: Any, threads: int) -> Any:
         done.append(stage.func.__name__)
-        return work(stage)
+        return work(stage, threads)
 
     monkeypatch.setattr(large, "in_a_process", in_this_process)
     arguments = large.make_parser().parse_args(["--threads", "2", "--steps", "1", "--hops", "2"])
@@ -120,7 +120,7 @@ def test_the_whole_pipeline_goes_on_after_an_interruption(tmp_path: Path, monkey
         "tokenize",
     ]
     rows = list(large.measure(2000, tmp_path, arguments))
-    assert done == ["generate", "check", "tokenize", "predict", "steps"]
+    assert done == ["generate", "check", "tokenize", "predict", "train"]
     row = rows[-1]
     assert (row["check"]["nodes"], row["check"]["edges"]) == (2000, 20_000)
     store = vcr.TokenStore.open(tmp_path / "tokens")

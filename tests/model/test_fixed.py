@@ -10,7 +10,7 @@ from tests.support.plain import model_config, token_config
 from vcr_graphormer import Inputs, VCRGraphormer, generate, make_inputs, make_lists
 from vcr_graphormer.model.batches import Batch
 from vcr_graphormer.model.gpu import packed
-from vcr_graphormer.model.gpu.fixed import FixedBatch
+from vcr_graphormer.model.gpu.fixed import FixedBatch, packed_matrices
 
 CPU = torch.device("cpu")
 SIZE = 12
@@ -75,9 +75,9 @@ def test_logits_and_gradients_are_those_of_the_batch(sparse: bool, settings: dic
 def test_room_is_an_eighth_more_than_the_largest_example_has() -> None:
     inputs, _ = make_case(True, model_config())
     examples = packed_batches(inputs, 3, seed=0)
-    rows = max(example.packed[-1].tensors[0].numel() - 1 for example in examples)
+    rows = max(packed_matrices(example)[-1].tensors[0].numel() - 1 for example in examples)
     room = FixedBatch(examples, CPU).packed
-    hop, *_, features = room.packed
+    hop, *_, features = packed_matrices(room)
     assert hop.rows.shape == (SIZE, 200)
     assert features.rows.shape == (-(-(rows + rows // 8) // 8) * 8, 200)
     assert len(features.tensors[2]) == features.rows.shape[0]  # of the identity, a row has one entry

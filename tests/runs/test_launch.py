@@ -17,6 +17,8 @@ from tests.support.plain import model_config, plain_config, token_config, train_
 from vcr_graphormer import ConfigError, Graph, GraphError, Run, Split, StoreError
 from vcr_graphormer.data.datasets import DataConfig
 from vcr_graphormer.runs.seeds import train_seeds
+from vcr_graphormer.training import devices
+from vcr_graphormer.training.devices import torch_threads
 
 CONFIG = plain_config(
     tokens=token_config(hops=2, clusters=4, structure_tokens=3, content_tokens=3),
@@ -327,6 +329,26 @@ def test_threads_hold_for_training_too(graph: Graph, split: Split, tmp_path: Pat
     assert seen == [before + 1]
     assert run.metrics["device"] == f"cpu, {before + 1} threads"
     assert torch.get_num_threads() == before
+
+
+def test_small_steps_take_one_thread(
+    graph: Graph, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = list[int]()
+    how: dict[str, Any] = {
+        "device": "cpu",
+        "baselines": "none",
+        "on_epoch": lambda _: seen.append(torch.get_num_threads()),
+    }
+    config = replace(CONFIG, training=replace(CONFIG.training, epochs=1))
+    numbers = 64 * 9 * 16  # batch, tokens, width
+    with torch_threads(2):
+        for per_thread in (numbers, numbers // 2 + 1, numbers // 2):
+            monkeypatch.setattr(devices, "NUMBERS_PER_THREAD", per_thread)
+            run = vcr.train(graph, split, config, tmp_path / str(per_thread), **how)
+            assert run.metrics["device"] == ("cpu, 2 threads" if seen[-1] == 2 else "cpu, 1 thread")
+        assert torch.get_num_threads() == 2
+    assert seen == [1, 1, 2]
 
 
 @pytest.mark.parametrize(("name", "low", "high"), [("Cora", 0.83, 0.885), ("Photo", 0.935, 0.965)])

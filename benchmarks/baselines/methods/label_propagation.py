@@ -29,7 +29,7 @@ def propagate_labels(bench: Bench, settings: Settings, split: vcr.Split, seed: i
 
 def correct_and_smooth(bench: Bench, settings: Settings, split: vcr.Split, seed: int) -> Outcome:
     """Return the outcome of an MLP whose errors on training nodes are spread, and then its predictions."""
-    base = bench.train(MLP, settings, split, seed)
+    [base] = bench.train(MLP, settings, [(split, seed)])
     links = bench.links(settings.get("links", "both"))
     train = torch.from_numpy(split.train).to(bench.device)
     outputs = correct(torch.softmax(base.outputs, 1), bench.labels, train, links.edges, settings)

@@ -79,7 +79,9 @@ Scheduler = Annotated[
 Threads = Annotated[
     int | None,
     typer.Option(
-        "--threads", metavar="N", help="Threads for token lists, and for training on a CPU (default: all cores)."
+        "--threads",
+        metavar="N",
+        help="Threads for token lists, and for training on a CPU (default: all cores; fewer where steps are small).",
     ),
 ]
 Baselines = Annotated[

@@ -110,12 +110,6 @@ class Batch:
             lambda matrix: matrix.to(device, non_blocking=True) if isinstance(matrix, Tensor) else matrix.to(device)
         )
 
-    @property
-    def packed(self) -> tuple[Packed, ...]:
-        """Return the matrices that are packed: all hops and rows, or none."""
-        matrices: tuple[Any, ...] = (*self.hops, *self.rows)
-        return tuple(matrix for matrix in matrices if isinstance(matrix, Packed))
-
     def unpacked(self) -> Batch:
         """Return the batch with all its rows ready for products."""
         return self._map(lambda matrix: matrix.unpack() if isinstance(matrix, Packed) else matrix)

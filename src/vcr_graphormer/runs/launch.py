@@ -53,8 +53,8 @@ class Watched(TypedDict, total=False):
     Attributes
     ----------
     threads : int or None
-        Threads that make token lists, and that train on a CPU; default: all cores. Their number decides how sums are
-        rounded in training.
+        Threads that make token lists, and that train on a CPU; default: all cores, in training only as many as its
+        steps are worth. Their number decides how sums are rounded in training.
     progress : callable, bool or None
         Called with (stage, done, total), in the first process only. By default bars show stages and epochs on a
         terminal and in a notebook; False turns them off.
@@ -402,7 +402,8 @@ def _execute(run: Run, processes: Processes, *, kinds: Sequence[Kind], watched: 
         seen=None if seen is None else _seen_examples(run, seen),
     )
     trainer.restore()
-    trainer.fit(_with_bar(progress, on_epoch, epochs=run.config.training.epochs))
+    shown = _with_bar(progress, on_epoch, epochs=run.config.training.epochs)
+    trainer.fit(shown, threads=watched.get("threads"))
     clock.append(time.perf_counter())
     model = trainer.best_model()
     nodes = np.arange(run.graph.num_nodes)
@@ -456,7 +457,7 @@ def _write_results(run: Run, trainer: Trainer, *, logits: Array, clock: list[flo
             "epochs": trainer.epoch,
             "best_epoch": best.epoch,
             "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
-            "device": _device_name(run.device) + (f", {processes} processes" if processes > 1 else ""),
+            "device": _device_name(run.device, trainer.threads) + (f", {processes} processes" if processes > 1 else ""),
             "precision": str(run.precision).removeprefix("torch."),
             # Training time includes that before interruptions; the others are of this process only.
             "timings": {**seconds, "train": round(trainer.seconds, 3)},
@@ -494,5 +495,9 @@ def without_nan(row: dict[str, float]) -> dict[str, float | None]:
     return {name: None if np.isnan(value) else value for name, value in row.items()}
 
 
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads"
+def _device_name(device: torch.device, threads: int) -> str:
+    return (
+        torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else f"cpu, {threads} thread{'s' if threads > 1 else ''}"
+    )

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..errors import ConfigError
 from ..model.batches import Batch, Inputs
-from ..model.gpu.fixed import FixedBatch
+from ..model.gpu.fixed import FixedBatch, packed_matrices
 from .inference import read_nodes
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class StreamedSteps:
     @classmethod
     def possible(cls, trainer: Trainer, batch: Batch) -> bool:
         """Return whether a step with this batch takes this way."""
-        return bool(batch.packed) and trainer.processes.size == 1
+        return bool(packed_matrices(batch)) and trainer.processes.size == 1
 
     def __init__(self, examples: Sequence[Batch], labels: Tensor) -> None:
         fixed = FixedBatch(list(examples), labels.device) if examples else None

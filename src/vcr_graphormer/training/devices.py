@@ -12,6 +12,11 @@ from ..base.machine import default_threads
 from ..errors import ConfigError
 from ..model.config import ModelConfig
 
+# Numbers in the tokens of a step (lists × tokens × width) for each thread on a CPU. With fewer, waking threads and
+# waiting for them costs more than they save. On two cores a second thread made training 2.6 times slower on digits (0.6
+# million), no faster on PubMed (2.2 million), 1.85 times faster with 32 million (docs/log.md, "One thread for small
+# steps").
+NUMBERS_PER_THREAD = 1 << 21
 _FLOAT_BYTES = 4  # of float32, in which a CPU computes
 _QKV = 3  # query, key and value of all tokens lie in one tensor
 # glibc maps larger tensors anew at each use, and the kernel clears them page by page. A PubMed step on two cores fell
@@ -61,6 +66,15 @@ def torch_threads(count: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def worthwhile_threads(numbers: int) -> int:
+    """Return how many threads a training step is worth whose tokens have so many numbers: at most those of torch.
+
+    >>> worthwhile_threads(NUMBERS_PER_THREAD // 2)
+    1
+    """
+    return max(1, min(torch.get_num_threads(), numbers // NUMBERS_PER_THREAD))
 
 
 @contextmanager

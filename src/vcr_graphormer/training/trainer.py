@@ -33,7 +33,14 @@ from .checkpoint import HISTORY, cut_history, read_history, restore_training, sa
 from .config import TrainConfig, learning_rate
 from .consistency import COPIES, disagreement, ramp
 from .cuda_graphs import CapturedStep, CapturedValidation, StreamedSteps
-from .devices import choose_micro_batch, choose_precision, memory_advice, within_memory
+from .devices import (
+    choose_micro_batch,
+    choose_precision,
+    memory_advice,
+    torch_threads,
+    within_memory,
+    worthwhile_threads,
+)
 from .inference import compute
 from .interrupt import interruptible
 from .processes import Processes
@@ -148,6 +155,7 @@ class Trainer:
         # A tensor, so that it can change between replays of a captured step.
         self.consistency = torch.zeros((), device=inputs.device)
         self.epoch, self.step, self.seconds, self.rate = 0, 0, 0.0, 0.0
+        self.threads = torch.get_num_threads()
         self.best = Best()
         self.history: list[dict[str, float]] = []
         self.val_logits: Array = np.empty((0, model.num_outputs), np.float32)  # of the latest epoch
@@ -192,12 +200,16 @@ class Trainer:
         self.model.load_state_dict(self.best.state)
         return self.model.to(self.precision)
 
-    def fit(self, on_epoch: OnEpoch | None = None) -> Best:
+    def fit(self, on_epoch: OnEpoch | None = None, *, threads: int | None = None) -> Best:
         """Train until the last epoch or until patience runs out; return the best epoch.
 
-        After Ctrl-C, finish the epoch, write a checkpoint and raise KeyboardInterrupt.
+        After Ctrl-C, finish the epoch, write a checkpoint and raise KeyboardInterrupt. `threads` are those of a CPU;
+        None: as many as a step is worth.
         """
-        with interruptible() as stop_request:
+        size, width = min(self.own_batch_size, len(self.train.nodes)), self.model.config.hidden_channels
+        numbers = size * self.inputs.num_tokens * width * self.model.config.members
+        self.threads = worthwhile_threads(numbers) if threads is None else threads
+        with torch_threads(self.threads), interruptible() as stop_request:
             while not self.finished:
                 row = self._run_epoch()
                 if on_epoch is not None:

@@ -9,6 +9,7 @@ import torch
 
 from ..batches import Batch
 from ..matrices import aligned
+from .packed import Packed
 
 _SPARE = 8  # one in so many rows and entries more than any example has; chosen by hand
 
@@ -30,7 +31,7 @@ class FixedBatch:
     def __init__(self, examples: list[Batch], device: torch.device) -> None:
         first, hops = examples[0], len(examples[0].hops)
         room: list[Any] = []
-        for number, same in enumerate(zip(*(example.packed for example in examples), strict=True)):
+        for number, same in enumerate(zip(*(packed_matrices(example) for example in examples), strict=True)):
             rows = len(first) if number < hops else _more(max(matrix.rows.shape[0] for matrix in same))
             entries = _more(max(len(matrix.tensors[-1]) for matrix in same))
             room.append(same[0].room(rows, entries, device))
@@ -40,7 +41,7 @@ class FixedBatch:
     @property
     def becomes_dense(self) -> bool:
         """Return whether all its rows become dense, so that no shape of a step depends on numbers."""
-        return all(matrix.becomes_dense for matrix in self.packed.packed)
+        return all(matrix.becomes_dense for matrix in packed_matrices(self.packed))
 
     def fill(self, batch: Batch) -> bool:
         """Copy a packed batch into the tensors; return False, and copy nothing, if it does not fit."""
@@ -49,11 +50,17 @@ class FixedBatch:
             return False
         for kept, given in pairs:
             kept[: len(given)].copy_(given)
-        for room, matrix in zip(self.packed.packed, batch.packed, strict=True):
+        for room, matrix in zip(packed_matrices(self.packed), packed_matrices(batch), strict=True):
             starts, given = room.tensors[0], matrix.tensors[0]
             if len(room.tensors) > 1:
                 starts[len(given) :].copy_(given[-1:])  # spare rows are empty
         return True
+
+
+def packed_matrices(batch: Batch) -> tuple[Packed, ...]:
+    """Return the matrices of a batch that are packed: all hops and rows, or none."""
+    matrices: tuple[Any, ...] = (*batch.hops, *batch.rows)
+    return tuple(matrix for matrix in matrices if isinstance(matrix, Packed))
 
 
 def _more(count: int) -> int:
