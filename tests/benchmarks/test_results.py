@@ -70,6 +70,24 @@ def test_the_constants_of_resources_are_those_measured() -> None:
         assert vectors < (VECTORS_PER_NODE + 2 * THREAD_PER_NODE) * nodes < 1.5 * vectors
 
 
+def test_the_tables_of_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = json.loads((ROOT / "results" / "ranking.json").read_text())["rows"]
+    text = (ROOT / "docs" / "speed.md").read_text()
+    assert between(text, "ranking") == benchmark("speed.ranking", monkeypatch).table(rows)
+    trainings = json.loads((ROOT / "results" / "busy.json").read_text())["rows"]
+    assert between(text, "busy") == benchmark("speed.busy", monkeypatch).table(trainings)
+    assert max(row["ratio"] for row in trainings if row["threads"] == "as chosen") < 1.8
+    ours = [row for row in rows if row["method"].startswith("ours, ") and "tolerance" not in row["method"]]
+    assert min(row["recall"] for row in ours if "recall" in row) > 0.99
+    # What the text beside the table says.
+    both = [row for row in rows if row["method"].startswith("ours, structure and content")]
+    assert {row["graph"] for row in both if row["speed_up"] < 100} == {"Squirrel", "generated"}
+    assert {row["graph"] for row in both if row["processor_speed_up"] < 100} == {"generated"}
+    coarse = [row for row in rows if row["method"].endswith("tolerance 0.7")]
+    theirs = {row["graph"]: row["recall"] for row in rows if row["method"].startswith("PyG get_ppr, structure")}
+    assert {row["graph"] for row in coarse if row["recall"] < theirs[row["graph"]]} == {"PubMed"}
+
+
 def test_reading_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = json.loads((ROOT / "results" / "tables.json").read_text())["rows"]
     assert (rows[1]["nodes"], rows[1]["edges"]) == (10**6, 10**7)
