@@ -26,10 +26,10 @@ import numpy as np
 import torch
 
 import vcr_graphormer as vcr
-from benchmarks.baselines.bench import Bench
+from benchmarks.baselines.bench import Bench, Measured
 from benchmarks.baselines.journal import RUN, TRIAL, append, best_settings, claimed, read, runs_of, trials_of
 from benchmarks.baselines.published import CHECKS, Check
-from benchmarks.baselines.spaces import METHODS, peak_memory
+from benchmarks.baselines.spaces import METHODS, Method, peak_memory
 from benchmarks.common import FILTERED, GRAPHS, load_graph, new_parser, random_splits
 from benchmarks.records import choose_split
 from vcr_graphormer.errors import VCRError
@@ -88,8 +88,9 @@ def search(job: Job, bench: Bench, end: float) -> dict[str, Any] | None:
             return None
         start, values, error = time.perf_counter(), list[float](), {}
         try:
-            for group in _groups([(split, 0) for split in job.judging], method.at_once(bench)):
-                values += [round(one.score, 6) for one in method.run(bench, settings, group, test=False)]
+            for value in _scores(method, bench, settings, job.judging):
+                values.append(value)
+                # Split by split, so that a cut does not depend on how many were trained together.
                 others = [np.mean(row["val"][: len(values)]) for row in done if len(row["val"]) >= len(values)]
                 if np.mean(values) < np.median([*others, np.mean(values)]):
                     break
@@ -113,7 +114,7 @@ def run(job: Job, bench: Bench, settings: dict[str, Any], end: float) -> None:
             return
         start, seeds = time.perf_counter(), [seed for _, seed in group]
         try:
-            measured = method.run(bench, settings, group, test=True)
+            measured = _train(method, bench, settings, group, test=True)
         except RuntimeError as problem:  # out of memory: another process may have had it, so the next call tries again
             print(f"{job.graph} {job.method} seeds {seeds}: {_short(problem)}", flush=True)
             return
@@ -124,6 +125,25 @@ def run(job: Job, bench: Bench, settings: dict[str, Any], end: float) -> None:
             row |= {"device": _device(bench.device), "torch": torch.__version__, "settings": settings}
             append(job.file, row)
             print(f"{job.graph} {job.method} seed {seed}: {100 * (one.test or 0):.2f} ({row['seconds']} s)", flush=True)
+
+
+def _scores(method: Method, bench: Bench, settings: dict[str, Any], splits: Sequence[vcr.Split]) -> Iterator[float]:
+    """Yield the score of each split; the next group is trained when its first score is asked for."""
+    for group in _groups([(split, 0) for split in splits], method.at_once(bench)):
+        yield from (round(one.score, 6) for one in _train(method, bench, settings, group, test=False))
+
+
+def _train(
+    method: Method, bench: Bench, settings: dict[str, Any], group: Sequence[tuple[vcr.Split, int]], *, test: bool
+) -> list[Measured]:
+    """Train a group together, or one after the other if memory does not hold all."""
+    try:
+        return method.run(bench, settings, group, test=test)
+    except RuntimeError as problem:
+        if len(group) == 1:
+            raise
+        _short(problem)  # frees memory
+    return [one for pair in group for one in method.run(bench, settings, [pair], test=test)]
 
 
 def _groups(pairs: Sequence[tuple[vcr.Split, int]], size: int) -> Iterator[Sequence[tuple[vcr.Split, int]]]:
@@ -141,7 +161,7 @@ def _device(device: torch.device) -> str:
 
 
 def _short(problem: Exception) -> str:
-    """Return the text of a problem; stop the process if the GPU itself failed, because it answers nothing any more."""
+    """Free memory and return the text of a problem; end the process if the GPU itself failed: it answers no more."""
     text = " ".join(str(problem).split())[:200]
     if "CUDA error" in text or "captur" in text:
         raise problem

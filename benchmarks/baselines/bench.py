@@ -29,8 +29,8 @@ from vcr_graphormer.runs.trials import Workbench, crossed
 EPOCHS, PATIENCE = 500, 100
 JUDGED_AT_ONCE = 20  # epochs: reading every one would wait for the GPU every time
 WARMUP_EPOCHS = 20  # of the cosine schedule
-# Networks of several splits are trained together while their features have so many entries; chosen by hand. On a larger
-# graph the operations themselves take the time, not starting them.
+# Networks of several splits are trained together, as long as all their features together have so many entries; chosen
+# by hand. On a larger graph the operations themselves take the time, not starting them.
 MOST_AT_ONCE, ENTRIES_AT_ONCE = 10, 1 << 26
 NO_LABEL = -100  # what torch's cross entropy leaves out
 

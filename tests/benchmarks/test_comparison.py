@@ -1,6 +1,7 @@
 """The comparison with baselines: who searches what, that it goes on, and tables and pictures of partial files."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -95,6 +96,52 @@ def test_settings_that_cannot_be_trained_are_logged(
     monkeypatch.setattr(Bench, "train", break_down)
     with pytest.raises(RuntimeError, match="CUDA error"):
         baselines.search(job_of(graph, tmp_path / "other")[0], bench, np.inf)
+
+
+def test_a_search_is_cut_in_the_same_places_however_many_train_together(
+    graph: vcr.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for size in (1, 10):
+        job, bench = job_of(graph, tmp_path / str(size), "GCN", trials=6)
+        # Numbers of dropout are drawn in another order together.
+        job = replace(job, trials=[{**point, "dropout": 0.0, "input_dropout": 0.0} for point in job.trials])
+        monkeypatch.setattr(Bench, "at_once", size)
+        best = baselines.search(job, bench, np.inf)
+        found.append((best, [(row["trial"], row["val"]) for row in journal.read(job.file)]))
+    assert found[0] == found[1]
+    assert {len(val) for _, val in found[0][1]} == {1, 2}  # some were cut short
+
+
+def test_what_memory_does_not_hold_together_is_trained_one_by_one(
+    graph: vcr.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, bench = job_of(graph, tmp_path)
+    sizes, plain = [], Bench.train
+
+    def train(self: Bench, make: Any, settings: dict[str, Any], pairs: Any, **how: Any) -> Any:
+        sizes.append(len(pairs))
+        if len(pairs) > 1:
+            raise torch.cuda.OutOfMemoryError("no memory left")
+        return plain(self, make, settings, pairs, **how)
+
+    monkeypatch.setattr(Bench, "train", train)
+    best = baselines.search(job, bench, np.inf)
+    assert best is not None
+    baselines.run(replace(job, reported=[*job.reported, (2, job.judging[0])]), bench, best, np.inf)
+    rows = journal.read(job.file)
+    assert sizes == [2, 1, 1] * 4 + [1, 2, 1, 1]
+    assert not [row for row in rows if "error" in row]
+    assert sorted(journal.runs_of(rows, job.method)) == [0, 1, 2]
+
+
+def test_seconds_and_memory_are_those_of_a_training_alone(graph: vcr.Graph, tmp_path: Path) -> None:
+    job, bench = job_of(graph, tmp_path)
+    baselines.run(replace(job, reported=list(enumerate([*job.judging, *job.judging]))), bench, job.trials[0], np.inf)
+    rows = journal.read(job.file)
+    assert [row.get("together") for row in rows] == [None, 3, 3, 3]
+    median, total, _ = compare.costs_of(rows, journal.runs_of(rows, job.method))
+    assert (median, total) == (rows[0]["seconds"], sum(row["seconds"] for row in rows))
 
 
 def test_a_method_that_cannot_be_recorded_is_trained_without(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from benchmarks.common import variant_config
 from benchmarks.records import with_defaults
+from benchmarks.speed.ranking import BOTH, with_speed_ups
 from benchmarks.tables import accuracy_table, not_measured, paired_table, read_results
 
 import vcr_graphormer as vcr
@@ -86,6 +87,23 @@ def test_the_tables_of_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     coarse = [row for row in rows if row["method"].endswith("tolerance 0.7")]
     theirs = {row["graph"]: row["recall"] for row in rows if row["method"].startswith("PyG get_ppr, structure")}
     assert {row["graph"] for row in coarse if row["recall"] < theirs[row["graph"]]} == {"PubMed"}
+
+
+def test_speed_ups_are_those_of_the_measured_times() -> None:
+    rows = json.loads((ROOT / "results" / "ranking.json").read_text())["rows"]
+    for graph in dict.fromkeys(row["graph"] for row in rows):
+        stored = [row for row in rows if row["graph"] == graph]
+        names = ("speed_up", "processor_speed_up")
+        plain = [{key: value for key, value in row.items() if key not in names} for row in stored]
+        assert with_speed_ups([row for row in plain if row["method"] != BOTH]) == stored
+        structure, both = stored[0], stored[-1]
+        theirs = [row["microseconds_per_node"] for row in stored if row["method"].startswith("PyG get_ppr")]
+        metis = 1e6 * structure["coarse_metis_seconds"] / structure["nodes"]
+        assert structure["speed_up"] == theirs[0] / (structure["microseconds_per_node"] + metis)
+        ours = sum(
+            row["microseconds_per_node"] for row in stored if row["method"] in ("ours, structure", "ours, content")
+        )
+        assert both["speed_up"] == sum(theirs) / (ours + metis)
 
 
 def test_reading_tables(monkeypatch: pytest.MonkeyPatch) -> None:

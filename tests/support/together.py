@@ -231,6 +231,7 @@ def command(victims: str, what: str, epochs: str, arguments: list[str]) -> None:
 
     def run_epoch(trainer: Trainer) -> dict[str, float]:
         row = original(trainer)
+        print(f"rank {trainer.processes.rank}: {torch.get_num_threads()} threads", flush=True)
         if (str(trainer.processes.rank), str(trainer.epoch)) in ends:
             os.kill(os.getppid() if what == "SIGINT" else os.getpid(), getattr(signal, what))
         return row

@@ -276,7 +276,7 @@ def test_killed_processes_are_restarted_and_the_run_ends_as_if_none_had_died(
 def test_stopped_by_a_signal_all_end_after_the_epoch(saved: str, two: tuple[Run, str], tmp_path: Path) -> None:
     out = tmp_path / "run"
     long = ("--set=training.epochs=600", "--set=training.patience=600", "--set=training.checkpoint_every=0")
-    arguments = ("train", "--dataset", saved, "--out", str(out), *SETTINGS, *long)
+    arguments = ("train", "--dataset", saved, "--out", str(out), *SETTINGS, *long, "--threads", "2")
     text = torchrun("tests.support.together", "1", "SIGINT", "2", *arguments, succeeds=False)
     assert text.count("stopped; continue with: vcr-graphormer train --resume") == 1, text
     assert "[rank" not in text  # no traceback of a process
@@ -284,6 +284,8 @@ def test_stopped_by_a_signal_all_end_after_the_epoch(saved: str, two: tuple[Run,
     assert not run.finished
     assert (out / "checkpoint" / "last.safetensors").is_file()
     assert 2 <= len(run.history) < 600
+    for rank in (0, 1):  # each process follows --threads
+        assert f"rank {rank}: 2 threads" in text and f"rank {rank}: 1 threads" not in text
 
 
 def test_what_the_first_process_refuses_is_said_once_and_ends_all(two: tuple[Run, str], tmp_path: Path) -> None:

@@ -264,7 +264,7 @@ def resume(
             processes.first(lambda: check_data(run.graph, run.split))
         lock = processes.first(lambda: claim(run.path / RUN_FILE))
         try:
-            own = watched if processes.is_first else Watched(threads=None, progress=False)
+            own = watched if processes.is_first else Watched(threads=watched.get("threads"), progress=False)
             with bars(own.get("progress")) as show, torch_threads(watched.get("threads")):
                 if not processes.agree(lambda: run.finished):  # another process may have finished it meanwhile
                     with torch.random.fork_rng(devices=[run.device] if run.device.type == "cuda" else []):

@@ -12,10 +12,10 @@ from ..base.machine import default_threads
 from ..errors import ConfigError
 from ..model.config import ModelConfig
 
-# Numbers in the tokens of a step (lists × tokens × width) for each thread on a CPU. With fewer, waking threads and
-# waiting for them costs more than they save. On two cores a second thread made training 2.6 times slower on digits (0.6
-# million), no faster on PubMed (2.2 million), 1.85 times faster with 32 million (docs/log.md, "One thread for small
-# steps").
+# Numbers in the tokens of a step (lists × tokens × width × members) for each thread on a CPU. With fewer, waking
+# threads and waiting for them costs more than they save. On two cores a second thread made training 2.4 times slower on
+# digits (0.6 million), no faster on PubMed (2.2 million), 1.85 times faster with 32 million (docs/log.md, "One thread
+# for small steps").
 NUMBERS_PER_THREAD = 1 << 21
 _FLOAT_BYTES = 4  # of float32, in which a CPU computes
 _QKV = 3  # query, key and value of all tokens lie in one tensor

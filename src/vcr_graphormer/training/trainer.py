@@ -155,7 +155,7 @@ class Trainer:
         # A tensor, so that it can change between replays of a captured step.
         self.consistency = torch.zeros((), device=inputs.device)
         self.epoch, self.step, self.seconds, self.rate = 0, 0, 0.0, 0.0
-        self.threads = torch.get_num_threads()
+        self.threads = torch.get_num_threads()  # those of the latest `fit`
         self.best = Best()
         self.history: list[dict[str, float]] = []
         self.val_logits: Array = np.empty((0, model.num_outputs), np.float32)  # of the latest epoch
@@ -204,12 +204,12 @@ class Trainer:
         """Train until the last epoch or until patience runs out; return the best epoch.
 
         After Ctrl-C, finish the epoch, write a checkpoint and raise KeyboardInterrupt. `threads` are those of a CPU;
-        None: as many as a step is worth.
+        None: as many as a step is worth. A GPU does not change their number.
         """
-        size, width = min(self.own_batch_size, len(self.train.nodes)), self.model.config.hidden_channels
-        numbers = size * self.inputs.num_tokens * width * self.model.config.members
-        self.threads = worthwhile_threads(numbers) if threads is None else threads
-        with torch_threads(self.threads), interruptible() as stop_request:
+        if threads is None and self.inputs.device.type == "cpu":
+            threads = self._worthwhile_threads()
+        with torch_threads(threads), interruptible() as stop_request:
+            self.threads = torch.get_num_threads()
             while not self.finished:
                 row = self._run_epoch()
                 if on_epoch is not None:
@@ -220,6 +220,12 @@ class Trainer:
                 if stop:
                     raise KeyboardInterrupt(f"stopped after epoch {self.epoch}")
         return self.best
+
+    def _worthwhile_threads(self) -> int:
+        """Return how many threads a step of this process is worth; the copies of `consistency` are not counted."""
+        size = min(self.own_batch_size, len(self.train.nodes), self.config.micro_batch or self.own_batch_size)
+        each = self.inputs.num_tokens * self.model.config.hidden_channels * self.model.config.members
+        return worthwhile_threads(size * each)
 
     @property
     def finished(self) -> bool:
