@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import vcr_graphormer as vcr
+from benchmarks.baselines.features import Rows, chosen, contents, read_features, with_contents, with_sum_one
 from benchmarks.baselines.links import Links
 from benchmarks.baselines.network import Network, Sizes
 from benchmarks.baselines.together import Together, padded
@@ -115,9 +116,9 @@ class Bench:
         self._links: dict[str, Links] = {}
 
     @cached_property
-    def features(self) -> Tensor:
-        """Return the features as they are, dense."""
-        return _dense(self.graph, self.device)
+    def features(self) -> Tensor | Rows:
+        """Return the features as they are, [1, n, d], or sparse with entries [1, nnz]."""
+        return _read_all(self.graph, self.device)
 
     @cached_property
     def workbench(self) -> Workbench:
@@ -140,10 +141,10 @@ class Bench:
             self._links[name] = Links(self.adjacency[name], self.device)
         return self._links[name]
 
-    def prepared(self, split: vcr.Split) -> Tensor:
+    def prepared(self, split: vcr.Split) -> Tensor | Rows:
         """Return the features as our own method reads them: columns of very different scales are standardized."""
         prepared = Preparation.learn(self.graph, split.train, DataConfig()).apply(self.graph)
-        return self.features if prepared is self.graph else _dense(prepared, self.device)
+        return self.features if prepared is self.graph else _read_all(prepared, self.device)
 
     def judge(self, logits: Tensor, split: vcr.Split) -> NDArray[np.float64]:
         """Return the metric of all, even and odd validation nodes, from logits [epochs, n, c]."""
@@ -193,9 +194,10 @@ class Bench:
         known_links, known_x, places = links, x, nodes
         if inductive:
             seen = Seen.of(self.graph, *splits)
-            known_links, known_x = Links(seen.graph.to_scipy(), self.device), x[:, self._tensor(seen.nodes)]
+            known_links, known_x = Links(seen.graph.to_scipy(), self.device), chosen(x, seen.nodes)
             places = self._tensor(seen.train)[None]
-        count, shape = epochs or settings.get("epochs", EPOCHS), (len(pairs), x.shape[1], self.graph.num_classes)
+        count = epochs or settings.get("epochs", EPOCHS)
+        shape = (len(pairs), self.graph.num_nodes, self.graph.num_classes)
         run = _Training(Together(networks).to(self.device), settings, count, shape)
         progress = [_Progress(self, split, run.patience) for split in splits]
         val = [self._tensor(split.val) for split in splits]
@@ -203,7 +205,9 @@ class Bench:
         def run_epoch() -> None:
             read = known_x
             if run.input_dropout:  # without it nothing is copied: features can be a gigabyte
-                read = F.dropout(known_x.expand(len(pairs), -1, -1), run.input_dropout)
+                entries = contents(known_x)
+                entries = entries.expand(len(pairs), *entries.shape[1:])
+                read = with_contents(known_x, F.dropout(entries, run.input_dropout))
             run.step(lambda: run.network.loss(read, known_links, places, labels).sum())
             run.look(lambda: run.judged(x, links), lambda logits: self._losses(logits, val))
 
@@ -216,12 +220,12 @@ class Bench:
                     break
         return [one.outcome for one in progress]
 
-    def _read(self, splits: Sequence[vcr.Split], settings: dict[str, Any]) -> Tensor:
-        """Return the features as each split prepares them, [B, n, d]; [1, n, d] if that is the same for all."""
+    def _read(self, splits: Sequence[vcr.Split], settings: dict[str, Any]) -> Tensor | Rows:
+        """Return the features as each split prepares them, [B, n, d]; [1, n, d] or sparse if all have the same."""
         each = [self.prepared(split) for split in splits]
-        same = all(one is self.features for one in each)
-        x = each[0][None] if same or len(each) == 1 else torch.stack(each)
-        return x / x.abs().sum(2, keepdim=True).clamp(min=1e-12) if settings.get("normalize_rows") else x
+        same = len(each) == 1 or all(one is self.features for one in each)
+        x = each[0] if same else torch.cat([contents(one) for one in each])
+        return with_sum_one(x) if settings.get("normalize_rows") else x
 
     def _losses(self, logits: Tensor, val: Sequence[Tensor]) -> Tensor:
         """Return the validation loss of each network."""
@@ -365,6 +369,7 @@ def recorded(work: Callable[[], None], device: torch.device, times: int) -> Iter
     torch.cuda.current_stream().wait_stream(stream)
 
 
-def _dense(graph: vcr.Graph, device: torch.device) -> Tensor:
-    features: Tensor = graph.to_pyg().x
-    return features.float().to(device)
+def _read_all(graph: vcr.Graph, device: torch.device) -> Tensor | Rows:
+    x = read_features(graph, device)
+    entries: Tensor = contents(x)[None]
+    return Rows(x.places, entries) if isinstance(x, Rows) else entries

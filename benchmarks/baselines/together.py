@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
+from benchmarks.baselines.features import Rows, contents, with_contents
 from benchmarks.baselines.links import Links
 from benchmarks.baselines.network import Network
 
@@ -59,28 +60,32 @@ class Together(nn.Module):
         self.form.train(mode)
         return self
 
-    def forward(self, x: Tensor, links: Links) -> Tensor:
-        """Return logits [B, n, c]; features [B, n, d], or [1, n, d] for all."""
+    def forward(self, x: Tensor | Rows, links: Links) -> Tensor:
+        """Return logits [B, n, c]; features [B, n, d], or [1, n, d] for all, or sparse in the same way."""
         return self._call(self.form, "", lambda one: (one, links), x)
 
-    def loss(self, x: Tensor, links: Links, nodes: Tensor, labels: Tensor) -> Tensor:
+    def loss(self, x: Tensor | Rows, links: Links, nodes: Tensor, labels: Tensor) -> Tensor:
         """Return the loss of each network [B]; nodes and labels have one row for each."""
         network = _Loss(self.form)
         return self._call(network, "network.", lambda one, own, known: (one, links, own, known), x, nodes, labels)
 
-    def _call(self, module: nn.Module, prefix: str, arrange: Callable[..., Any], x: Tensor, *others: Tensor) -> Tensor:
+    def _call(
+        self, module: nn.Module, prefix: str, arrange: Callable[..., Any], x: Tensor | Rows, *others: Tensor
+    ) -> Tensor:
+        entries = contents(x)
         if self.alone is not None:
-            result: Tensor = module(*arrange(*(tensor[0] for tensor in (x, *others))))[None]
+            result: Tensor = module(*arrange(with_contents(x, entries[0]), *(tensor[0] for tensor in others)))[None]
             return result
         state = {prefix + name: getattr(self, kept) for name, kept in self.names.items()}
 
-        def one(own: dict[str, Tensor], features: Tensor, *rest: Tensor) -> Tensor:
-            called: Tensor = functional_call(module, own, arrange(features, *rest))
+        def one(own: dict[str, Tensor], read: Tensor, *rest: Tensor) -> Tensor:
+            called: Tensor = functional_call(module, own, arrange(with_contents(x, read), *rest))
             return called
 
-        shared = len(x) == 1
+        shared = len(entries) == 1
         dimensions = (0, None if shared else 0, *[0] * len(others))
-        outputs: Tensor = vmap(one, dimensions, randomness="different")(state, x[0] if shared else x, *others)
+        calls = vmap(one, dimensions, randomness="different")
+        outputs: Tensor = calls(state, entries[0] if shared else entries, *others)
         return outputs
 
 

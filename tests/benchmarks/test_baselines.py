@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import torch
 from benchmarks.baselines import methods, spaces
 from benchmarks.baselines.bench import NO_LABEL, Bench, schedule, score
+from benchmarks.baselines.features import Rows, chosen, read_features, with_sum_one
 from benchmarks.baselines.links import Links, Matrix, two_hops
 from benchmarks.baselines.methods.acm import ACMLayer
 from benchmarks.baselines.methods.appnp import APPNP
@@ -327,15 +328,18 @@ def test_networks_side_by_side_are_those_alone(name: str, graph: vcr.Graph, link
     nodes = torch.from_numpy(np.stack([random.permutation(graph.num_nodes)[:20] for _ in range(3)]))
     labels = torch.from_numpy(np.asarray(graph.labels).astype(np.int64))[nodes]
     labels[1, 15:] = NO_LABEL  # a shorter training part
-    shared, each = x[None], x + torch.randn(3, 1, 64)
-    for warming, features in product((True, False), (shared, each)):
+    places = sparse(graph).places
+    values = torch.randn(3, places.matrix.nnz)
+    read: list[Tensor | Rows] = [x[None], x + torch.randn(3, 1, 64), Rows(places, values[:1]), Rows(places, values)]
+    for warming, features in product((True, False), read):
         together = Together(copy.deepcopy(networks)).train()
         together.set_warming(warming)
         losses = together.loss(features, links, nodes, labels)
         torch.autograd.backward(losses.sum())
         outputs = together.eval()(features, links)
+        each = features if isinstance(features, Tensor) else to_dense(features)
         for number, alone in enumerate(copy.deepcopy(networks)):
-            own, real = features[min(number, len(features) - 1)], labels[number] != NO_LABEL
+            own, real = each[min(number, len(each) - 1)], labels[number] != NO_LABEL
             alone.warming = warming
             loss = alone.train().loss(own, links, nodes[number][real], labels[number][real])
             torch.autograd.backward(loss)
@@ -347,6 +351,69 @@ def test_networks_side_by_side_are_those_alone(name: str, graph: vcr.Graph, link
             for kept, buffer in alone.named_buffers():
                 close(together.get_buffer(kept.replace(".", "/"))[number], buffer)
             close(outputs[number], alone.eval()(own, links))
+
+
+def sparse(graph: vcr.Graph) -> Rows:
+    """Features of which a twentieth is not zero, some rows are empty, and some columns, too."""
+    matrix = sp.random(graph.num_nodes, 64, 0.05, random_state=0, dtype=np.float32).toarray()
+    matrix[:3], matrix[:, 5] = 0, 0
+    return Rows.of(matrix, CPU)
+
+
+def to_dense(rows: Rows) -> Tensor:
+    """The entries of one or several networks at their places."""
+    matrix = rows.places.matrix.tocoo()
+    result = torch.zeros(*rows.values.shape[:-1], *matrix.shape)
+    result[..., torch.from_numpy(matrix.row).long(), torch.from_numpy(matrix.col).long()] = rows.values
+    return result
+
+
+def test_sparse_features_are_read_like_dense_ones(graph: vcr.Graph) -> None:
+    rows, layer = sparse(graph), torch.nn.Linear(64, 5)
+    dense = to_dense(rows)
+    close(F.linear(rows, layer.weight, layer.bias), layer(dense))  # type: ignore[arg-type]
+    one = Rows(rows.places, rows.values[None])
+    close(to_dense(with_sum_one(one)), with_sum_one(dense[None]))  # type: ignore[arg-type]
+    nodes = np.array([7, 3, 50])
+    close(to_dense(chosen(one, nodes)), chosen(dense[None], nodes))  # type: ignore[arg-type]
+    with pytest.raises(TypeError):  # nothing else reads sparse features without a word
+        F.relu(rows)  # type: ignore[arg-type]
+
+
+def test_dropout_of_sparse_features_hides_entries_and_keeps_their_mean(graph: vcr.Graph) -> None:
+    rows = sparse(graph)
+    hidden: Any = F.dropout(rows, 0.5)  # type: ignore[arg-type]
+    kept = hidden.values != 0
+    assert 0.3 < kept.float().mean() < 0.7
+    assert torch.equal(hidden.values[kept], 2 * rows.values[kept])
+    assert torch.equal(F.dropout(rows, 0.5, False).values, rows.values)  # type: ignore[arg-type, attr-defined]
+
+
+def test_features_that_are_nearly_all_zero_stay_sparse() -> None:
+    links = [[0, 1], [1, 2]]
+    for columns, expected in ((40, Rows), (4, Tensor)):
+        matrix = sp.eye(3, columns, format="csr", dtype=np.float32)
+        graph = vcr.Graph.from_edges(links, num_nodes=3, features=matrix, labels=[0, 1, 0])
+        read = read_features(graph, CPU)
+        assert isinstance(read, expected)
+        assert torch.equal(to_dense(read) if isinstance(read, Rows) else read, torch.from_numpy(matrix.toarray()))
+
+
+@pytest.mark.parametrize("name", ["GCN", "GAT", "GraphSAGE"])
+def test_trainings_with_sparse_features_are_those_with_dense_ones(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = vcr.generate(nodes=60, edges=150, classes=3, features=64, homophily=0.7, seed=0)
+    matrix = sp.csr_matrix(to_dense(sparse(graph)).numpy())
+    graph = vcr.Graph.from_edges(
+        np.stack(graph.to_scipy().nonzero()), num_nodes=60, features=matrix, labels=graph.labels
+    )
+    pairs = [(vcr.Split.random(graph.labels, seed=seed), seed) for seed in (0, 1)]
+    settings = MADE | {**METHODS[name].fixed, "epochs": 20, "normalize_rows": True}
+    found = Bench(graph, graph, CPU).train(Convolutional, settings, pairs)
+    monkeypatch.setattr("benchmarks.baselines.features.DENSE_FROM", 0.0)
+    for sparse_one, dense_one in zip(
+        found, Bench(graph, graph, CPU).train(Convolutional, settings, pairs), strict=True
+    ):
+        close(sparse_one.outputs, dense_one.outputs)
 
 
 def close(found: Tensor, expected: Tensor) -> None:

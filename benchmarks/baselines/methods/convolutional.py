@@ -30,6 +30,8 @@ class Convolution(nn.Module):
         self.own = nn.Linear(before, after) if kind == "GraphSAGE" else None
         if kind == "GAT":
             self.attention = GATConv(before, after // heads, heads, add_self_loops=False)
+            # PyG takes nothing but tensors, so its linear layer, which also reads sparse features, stands before it.
+            self.linear, self.attention.lin = self.attention.lin, nn.Identity()
         else:
             self.linear = nn.Linear(before, after, bias=False)
             self.bias = nn.Parameter(torch.zeros(after)) if kind == "GCN" else None
@@ -37,7 +39,7 @@ class Convolution(nn.Module):
     def forward(self, x: Tensor, links: Links) -> Tensor:
         """Return the new state of every node."""
         if self.kind == "GAT":
-            attended: Tensor = self.attention(x, links.edges_with_loops)
+            attended: Tensor = self.attention(self.linear(x), links.edges_with_loops)
             return attended
         matrix, hidden = links.matrix("mean" if self.own else "symmetric-loops"), self.linear(x)
         result: Tensor = matrix @ hidden + (self.own(x) if self.own else self.bias)
