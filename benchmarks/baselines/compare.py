@@ -20,7 +20,7 @@ from benchmarks.baselines.baselines import ALL_GRAPHS, BY_AUC, CHECK_FILE
 from benchmarks.baselines.journal import TRIAL, read, runs_of
 from benchmarks.baselines.pictures import draw_costs, draw_ranks
 from benchmarks.baselines.published import CHECKS
-from benchmarks.baselines.spaces import METHODS
+from benchmarks.baselines.spaces import DEFAULT, METHODS
 from benchmarks.common import markdown_table, new_parser, percent
 
 OURS = "VCR-Graphormer"
@@ -188,7 +188,8 @@ def main() -> None:
         print(f"Nothing is measured yet in {arguments.out}.\n")
     else:
         found = costs(arguments.out, runs)
-        tables = (accuracy_table(runs), differences_table(runs), ranks_text(runs), costs_table(found, runs))
+        gains = [differences_table(runs, ours) for ours in (OURS, DEFAULT) if any(ours == name for _, name in runs)]
+        tables = (accuracy_table(runs), *gains, ranks_text(runs), costs_table(found, runs))
         print("\n\n".join(tables) + "\n")
         if arguments.plot is not None:
             ranks, graphs, _ = average_ranks(runs)

@@ -39,8 +39,10 @@ from benchmarks.baselines.methods.pprgo import PPRGo
 from benchmarks.baselines.methods.sgc import SGC
 from benchmarks.baselines.methods.sgformer import SGFormer
 from benchmarks.baselines.network import Settings
+from vcr_graphormer.base.checks import AUTO
 
 NETWORK, PREDICTOR, RUNNER = "network", "predictor", "runner"
+DEFAULT = "VCR-Graphormer, default"
 # The neighbours a node reads messages from: all of them, those it points to, or those that point to it.
 LINKS = ("both", "out", "in")
 
@@ -239,6 +241,8 @@ METHODS: dict[str, Method] = {
         {"hops_only": False},
         RUNNER,
     ),
+    # As shipped: all numbers adapt to the graph, members included. Only the direction of links is searched.
+    DEFAULT: Method(run_ours, {}, {"hops_only": False, "model.members": AUTO}, RUNNER),
 }
 
 

@@ -1,6 +1,7 @@
 """The networks of benchmarks/baselines against naive references: dense formulas, PyG's layers, known invariants."""
 
 import copy
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +27,7 @@ from benchmarks.baselines.methods.graphgps import FullAttention
 from benchmarks.baselines.methods.h2gcn import H2GCN
 from benchmarks.baselines.methods.label_propagation import correct, propagate_labels
 from benchmarks.baselines.methods.mixhop import MixHopLayer
+from benchmarks.baselines.methods.ours import make_config
 from benchmarks.baselines.methods.polynormer import Polynormer, kernel_attention
 from benchmarks.baselines.methods.pprgo import PPRGo
 from benchmarks.baselines.methods.sgc import SGC
@@ -536,3 +538,15 @@ def test_the_table_of_methods_is_whole() -> None:
     wanted += " PPRGo GRAND+ NAGphormer Exphormer GraphGPS SGFormer Polynormer C&S VCR-Graphormer"
     assert {*wanted.split(), "label propagation", "GCN tuned", "GraphSAGE tuned", "GAT tuned"} <= METHODS.keys()
     assert spaces.LINKS == ("both", "out", "in")
+
+
+def test_our_default_is_the_one_that_is_shipped() -> None:
+    for directed, trials in ((False, 1), (True, 3)):
+        draws = METHODS[spaces.DEFAULT].draw(spaces.DEFAULT, 20, directed)
+        assert len(draws) == trials
+        for settings in draws:
+            config = make_config(settings, seed=3)
+            training = replace(config.training, seed=0, checkpoint_every=vcr.Config().training.checkpoint_every)
+            assert replace(config, training=training) == vcr.Config()
+    searched = METHODS["VCR-Graphormer"].draw("VCR-Graphormer", 1, False)[0]
+    assert make_config(searched, seed=3).model.members == 1  # one network, as all other methods
