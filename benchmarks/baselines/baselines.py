@@ -115,7 +115,10 @@ def run(job: Job, bench: Bench, settings: dict[str, Any], end: float) -> None:
         start, seeds = time.perf_counter(), [seed for _, seed in group]
         try:
             measured = _train(method, bench, settings, group, test=True)
-        except RuntimeError as problem:  # out of memory: another process may have had it, so the next call tries again
+        except (
+            VCRError,
+            RuntimeError,
+        ) as problem:  # out of memory: another process may have had it, so the next call tries again
             print(f"{job.graph} {job.method} seeds {seeds}: {_short(problem)}", flush=True)
             return
         cost = _cost(start, bench, len(group))

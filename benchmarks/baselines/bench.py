@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -114,21 +114,19 @@ class Bench:
         if self.directed:
             self.adjacency |= {"out": directed.to_scipy(), "in": directed.to_scipy().T.tocsr()}
         self._links: dict[str, Links] = {}
+        self._workbenches: dict[str, Workbench] = {}
 
     @cached_property
     def features(self) -> Tensor | Rows:
         """Return the features as they are, [1, n, d], or sparse with entries [1, nnz]."""
         return _read_all(self.graph, self.device)
 
-    @cached_property
-    def workbench(self) -> Workbench:
-        """Return our own trainer on the graph without directions."""
-        return Workbench(self.graph, self.device)
-
-    @cached_property
-    def directed_workbench(self) -> Workbench:
-        """Return our own trainer on the graph with its directions."""
-        return Workbench(self.arcs, self.device) if self.directed else self.workbench
+    def workbench_of(self, name: str) -> Workbench:
+        """Return our own trainer on the links of a direction: `both`, `out` or `in`."""
+        if name not in self._workbenches:
+            graph = {"both": self.graph, "out": self.arcs}.get(name) or reversed_arcs(self.arcs)
+            self._workbenches[name] = Workbench(graph, self.device)
+        return self._workbenches[name]
 
     @property
     def sizes(self) -> Sizes:
@@ -332,6 +330,16 @@ def schedule(name: str, rate: float, epochs: int) -> Tensor:
     rising = min(WARMUP_EPOCHS, epochs // 2)
     falling = [0.5 + 0.5 * math.cos(math.pi * (epoch - rising) / (epochs - rising)) for epoch in range(rising, epochs)]
     return rate * torch.tensor([*((epoch + 1) / rising for epoch in range(rising)), *falling])
+
+
+def reversed_arcs(graph: vcr.Graph) -> vcr.Graph:
+    """Return a directed graph with all arcs turned round.
+
+    >>> reversed_arcs(vcr.Graph.from_edges([[0, 0], [1, 2]], num_nodes=3, directed=True)).indptr.tolist()
+    [0, 0, 1, 2]
+    """
+    turned = vcr.Graph.from_scipy(graph.to_scipy().T.tocsr(), directed=True)
+    return replace(graph, indptr=turned.indptr, indices=turned.indices, weights=turned.weights)
 
 
 def score(metric: str, logits: Tensor, labels: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from benchmarks.baselines import baselines, compare, journal
 from benchmarks.baselines.bench import Bench
 from benchmarks.baselines.pictures import draw_costs, draw_ranks
 from benchmarks.baselines.published import CHECKS
-from benchmarks.baselines.spaces import METHODS
+from benchmarks.baselines.spaces import LINKS, METHODS
 from benchmarks.common import FILTERED, load_graph
 
 import vcr_graphormer as vcr
@@ -133,6 +133,36 @@ def test_what_memory_does_not_hold_together_is_trained_one_by_one(
     assert sizes == [2, 1, 1] * 4 + [1, 2, 1, 1]
     assert not [row for row in rows if "error" in row]
     assert sorted(journal.runs_of(rows, job.method)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("problem", [vcr.ConfigError("too little memory"), RuntimeError("no memory left")])
+def test_a_run_that_fails_is_left_to_the_next_call(
+    problem: Exception, graph: vcr.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Our own trainer says what memory does not hold by an error of its own."""
+    job, bench = job_of(graph, tmp_path)
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise problem
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Bench, "train", fail)
+        baselines.run(job, bench, job.trials[0], np.inf)
+    assert journal.read(job.file) == []
+    baselines.run(job, bench, job.trials[0], np.inf)
+    assert sorted(journal.runs_of(journal.read(job.file), job.method)) == [seed for seed, _ in job.reported]
+
+
+def test_our_method_reads_each_direction_of_links() -> None:
+    arcs = vcr.Graph.from_edges([[0, 0, 1], [1, 2, 3]], num_nodes=4, labels=[0, 1, 0, 1], directed=True)
+    plain = vcr.Graph.from_edges([[0, 0, 1], [1, 2, 3]], num_nodes=4, labels=[0, 1, 0, 1])
+    bench = Bench(plain, arcs, torch.device("cpu"))
+    for name in LINKS:
+        found = bench.workbench_of(name)
+        assert found is bench.workbench_of(name)  # rankings and hops are computed once
+        expected = bench.adjacency[name]
+        assert (found.graph.to_scipy() != expected).nnz == 0
+        assert found.graph.labels is not None
 
 
 def test_seconds_and_memory_are_those_of_a_training_alone(graph: vcr.Graph, tmp_path: Path) -> None:

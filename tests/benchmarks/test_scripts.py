@@ -62,7 +62,7 @@ def test_each_half_is_judged_at_the_epoch_the_other_half_chose(
 @pytest.mark.parametrize(
     ("name", "examples"),
     [
-        ("baselines.bench", 2),
+        ("baselines.bench", 3),
         ("baselines.compare", 1),
         ("baselines.links", 3),
         ("baselines.methods.exphormer", 1),

@@ -233,8 +233,10 @@ def test_hops_of_half_the_bytes(graph: Graph, train: np.ndarray, tmp_path: Path)
 
 def test_hops_too_large_for_float16(graph: Graph, train: np.ndarray, tmp_path: Path) -> None:
     large = replace(graph, features=np.asarray(graph.features) * np.float32(1e6))
-    with pytest.raises(StoreError, match="but float16 ends at 65,504: use tokens.hop_type=float32"):
+    with pytest.raises(GraphError, match="but float16 ends at 65,504: use tokens.hop_type=float32"):
         tokenize(large, train, replace(CONFIG, hop_type="float16"), tmp_path / "t")
+    names = [file.name for file in (tmp_path / "t").rglob("*")]
+    assert not [name for name in names if "rank" in name or "ids" in name], "the rankings come later"
 
 
 def test_sparse_hops_are_stored_sparse(tmp_path: Path) -> None:

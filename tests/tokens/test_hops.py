@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import graphs, naive
-from vcr_graphormer import ConfigError, Graph, GraphError, StoreError, generate, hop_features
+from vcr_graphormer import ConfigError, Graph, GraphError, generate, hop_features
 from vcr_graphormer.tokens import hops
 
 
@@ -65,7 +65,7 @@ def test_numbers_of_another_type() -> None:
     block = np.array([[1.0, 65504.0], [1e-9, 0.1]], np.float32)
     assert hops.to_type(block, "float16").tolist() == [[1.0, 65504.0], [0.0, 0.0999755859375]]
     assert hops.to_type(block, "float32") is block
-    with pytest.raises(StoreError, match="a hop holds the number 7e\\+04, but float16 ends at 65,504: use tokens.hop"):
+    with pytest.raises(GraphError, match="a hop holds the number 7e\\+04, but float16 ends at 65,504: use tokens.hop"):
         hops.to_type(block + np.array([0, 4496], np.float32), "float16")
 
 

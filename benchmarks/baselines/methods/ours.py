@@ -36,8 +36,7 @@ def make_config(settings: Settings, seed: int) -> vcr.Config:
 
 def run_ours(bench: Bench, settings: Settings, split: vcr.Split, seed: int, *, test: bool) -> Measured:
     """Train by our own trainer; without `test` the crossed score of validation nodes is computed, as for baselines."""
-    directed = settings.get("links", "both") == "out"
-    workbench = bench.directed_workbench if directed else bench.workbench
+    workbench = bench.workbench_of(settings.get("links", "both"))
     config = changed(make_config(settings, seed), {"training": {"metric": bench.metric}})
     if test:
         trial = workbench.train(split, config)

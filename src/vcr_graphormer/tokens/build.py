@@ -118,8 +118,10 @@ def tokenize(
         )
         kept = job.kept  # before any other array: where clusters were lost, nothing counts as finished
         with job.hops(device) as finish_hops:
-            # Processes that are forked for the rankings must not inherit threads that write hops.
-            hops = finish_hops() if _by_path(executor) else {}
+            # Processes that are forked for the rankings must not inherit threads that write hops. Numbers that are too
+            # large for float16 are known before the rankings, not hours later.
+            hops_first = _by_path(executor) or config.hop_type != "float32"
+            hops = finish_hops() if hops_first else {}
             arrays = {**kept, **job.rank_all(), **(hops or finish_hops())}
         about = {**settings.to_dict(), "num_features": graph.num_features}
         meta: dict[str, Any] = {"config": about, "identity": identity}

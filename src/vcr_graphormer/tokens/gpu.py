@@ -31,7 +31,7 @@ _MOST_WAITING = 16  # hops that wait on the device to be written
 
 def check_device(device: str) -> None:
     """Refuse a name that no device can have."""
-    if not re.fullmatch(r"auto|cpu(:0)?|cuda(:\d+)?", device):
+    if not isinstance(device, str) or not re.fullmatch(r"auto|cpu(:0)?|cuda(:\d+)?", device):
         raise ConfigError(f"device is {device!r}; it must be auto, cpu, cuda or cuda:N")
 
 

@@ -16,7 +16,7 @@ from ..base.checks import Array, is_whole
 from ..base.patched import Patched
 from ..data.contract import Features
 from ..data.graph import Graph
-from ..errors import ConfigError, GraphError, StoreError
+from ..errors import ConfigError, GraphError
 
 ENTRIES_AT_ONCE = 1 << 24  # entries of a dense block: 64 MiB of float32 are the working memory of one step
 SAMPLED_ROWS = 512  # rows that show whether a hop is sparse; chosen by hand, the gain on Physics is in docs/log.md
@@ -199,7 +199,7 @@ def to_type(hop: Any, dtype: str) -> Any:
         numbers = hop.astype(dtype)
     if not np.isfinite(numbers).all():
         largest, limit = float(np.abs(hop).max()), float(np.finfo(dtype).max)
-        raise StoreError(
+        raise GraphError(
             f"a hop holds the number {largest:.3g}, but {dtype} ends at {limit:,.0f}: "
             f"use tokens.hop_type=float32, or scale the features"
         )

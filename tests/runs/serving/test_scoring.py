@@ -132,6 +132,17 @@ def test_every_switch(settings: dict[str, Any], tmp_path: Path) -> None:
     np.testing.assert_allclose(fast.probabilities, slowly(run, extended(run), NAMES).probabilities, atol=1e-5)
 
 
+def test_new_features_that_float16_cannot_hold_are_the_callers_mistake(tmp_path: Path) -> None:
+    run = train(named_graph(), make_config(hop_type="float16"), tmp_path / "run")
+    scorer, large, whole = Scorer.open(run.path), request(), request()
+    for node in large["nodes"]:
+        node["features"] = [1e7 * value for value in node["features"]]
+    before = scorer.predict_new(read(run, whole)).probabilities
+    with pytest.raises(GraphError, match="but float16 ends at 65,504"):  # status 400; a StoreError would be 500
+        scorer.predict_new(read(run, large))
+    np.testing.assert_array_equal(scorer.predict_new(read(run, whole)).probabilities, before)
+
+
 @pytest.mark.parametrize("directed", [False, True])
 def test_weights_and_direction(directed: bool, tmp_path: Path) -> None:
     plain, random = named_graph(), np.random.default_rng(0)

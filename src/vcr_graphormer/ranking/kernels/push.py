@@ -177,7 +177,8 @@ def settle(arcs, total, assignment, scratch, absorbed, count, tolerance, restart
         prefetch(arcs.indices, first)
         prefetch(arcs.indices, first + LINE)
         head = (head + 1) & wrap
-        if len(state) > LARGE:
+        # The entry at the end is the last neighbour of an earlier push. It may be a hub, whose row is long.
+        if len(state) > LARGE and head != tail:
             after = np.uint64(queue[head])
             for e in range(np.uint64(row_start(arcs, after)), np.uint64(row_stop(arcs, after))):
                 prefetch(state, np.uint64(arcs.indices[e]) * COLUMNS)
