@@ -30,7 +30,7 @@ from benchmarks.speed.steps import rounded
 CASES: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "as chosen": ({}, ()),
     "two threads, asleep": ({}, ("--threads", "2")),
-    "two threads, counting": ({"GOMP_SPINCOUNT": "300000"}, ("--threads", "2")),
+    "two threads, spinning": ({"GOMP_SPINCOUNT": "300000"}, ("--threads", "2")),
 }
 EPOCHS = {"digits": 15, "PubMed": 4}
 PROCESSES = (0, 1)  # busy ones beside the training

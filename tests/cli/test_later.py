@@ -75,7 +75,10 @@ def test_all_nodes_and_depths(trained: Path) -> None:
     out = trained / "all.csv"
     run("predict", str(trained / "run"), "--dataset", folder, "--all", "--refresh", "new", "--out", str(out))
     assert len(out.read_text().splitlines()) == 126
-    assert "there is no new node" in run("predict", str(trained / "run"), "--dataset", str(trained / "day0"), code=2)
+    quiet = trained / "quiet.csv"
+    text = run("predict", str(trained / "run"), "--dataset", str(trained / "day0"), "--out", str(quiet))
+    assert "0 of 120 nodes are new" in text and "0 predictions written" in text
+    assert quiet.read_text().splitlines() == out.read_text().splitlines()[:1]  # the header alone
     assert "give --dataset too" in run("predict", str(trained / "run"), "--all", code=2)
     assert "refresh is 'some'" in run("predict", str(trained / "run"), "--dataset", folder, "--refresh", "some", code=2)
     assert "does not exist" in run("predict", str(trained / "run"), "--dataset", "nowhere", code=2)

@@ -410,6 +410,21 @@ def test_time_is_kept_for_the_last_trainings() -> None:
     assert Plan(3, "b", 2, config, 3).seconds(twice) == 18.0
 
 
+def test_the_last_comparison_takes_half_of_the_time_at_most() -> None:
+    """A search of one minute must not be followed by ten of trainings with members."""
+    trial = TuningTrial(1, "hops", 1, {}, 0.8, [0.8, 0.8], epochs=15, seconds=10.0)  # four times as long in full
+    found = Tuning("accuracy", (trial,), {})
+    seconds = 2 * 5 * 2 * 20  # two rivals, members, splits; the default was not tried
+    for minutes, held in ((7, True), (6, False)):
+        budget = Budget(2 * minutes * 60, 9, 1, members=5, splits=2)
+        assert budget.contest_seconds(found) == seconds
+        assert budget.holds_contest(found) == (seconds <= minutes * 60) == held
+        assert budget.left(found) == 2 * minutes * 60 - 5 * 5 - held * seconds
+    assert not Budget(10**6, 9, 1, members=1, splits=2).holds_contest(found)  # the trials have compared them
+    tried = replace(trial, recipe="full", score=0.7, seconds=40.0)
+    assert Budget(60, 9, 1, 5, 2).contest_seconds(replace(found, entries=(trial, tried))) == 5 * 2 * (20 + 80)
+
+
 def test_the_better_half_goes_on(graph: Graph, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "has_optuna", lambda: False)
     scores = {"features": 0.1, "hops-no-layers": 0.4, "hops": 0.3, "full": 0.4, "joint": None}

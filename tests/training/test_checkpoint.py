@@ -34,6 +34,12 @@ def test_round_trip(tmp_path: Path) -> None:
     assert [path.name for path in file.parent.iterdir()] == ["last.safetensors"]  # nothing temporary is left
 
 
+def test_others_may_read_weights_as_all_other_files(tmp_path: Path) -> None:
+    (tmp_path / "other").touch()
+    save_tensors(tmp_path / "w", {"a": torch.ones(1)}, {})
+    assert (tmp_path / "w").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
 def test_views_shared_memory_and_gradients(tmp_path: Path) -> None:
     table = torch.arange(6.0).reshape(2, 3).requires_grad_()
     tensors = {"turned": table.t(), "part": table[1:], "whole": table, "again": table}

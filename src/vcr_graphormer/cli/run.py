@@ -127,8 +127,6 @@ def _on_later(run: Run, later: Later) -> tuple[Run, NDArray[np.int64]]:
     now = run.on(graph, refresh=later.refresh or "affected")
     new = np.arange(before, now.graph.num_nodes)
     say(f"{len(new):,} of {now.graph.num_nodes:,} nodes are new since the training")
-    if not len(new) and not later.everything:
-        raise ConfigError("there is no new node: give --all to predict all nodes on the data of now")
     return now, new
 
 

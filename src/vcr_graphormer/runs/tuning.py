@@ -49,7 +49,7 @@ from ..training.trainer import OnEpoch, Trainer
 from .adapt import Tables, adapt, choose_members, with_epochs
 from .baselines import NONE, QUICK
 from .config import MOST_NUMBER, Config, build_tables
-from .contest import CONTEST_FILE, DEFAULT, WINNER, default_wins, judge_rivals, with_members
+from .contest import CONTEST_FILE, DEFAULT, WINNER, default_wins, judge_rivals, read_scores, with_members
 from .launch import check_data, make_room, resume, train_loaded, without_nan
 from .recipes import SECTIONS, can_fit, changed, differences, fit_recipe, load_recipes
 from .run import RUN_FILE, Run
@@ -67,6 +67,7 @@ FEW_FOR_ONE_SPLIT = 500
 MOST_NODES_REDRAWN = 5000  # of the whole graph: more would make a trial take minutes on two cores
 _SPLITS = (2, 3, 5)  # on the rungs, where validation nodes are few; the first is the user's own
 _FULL = len(_DIVISORS)  # the rung on which recipes are judged in full; steps around the best are one rung higher
+_MOST_CONTEST = 0.5  # fraction of the time of a search that its last comparison may take
 _ATTEMPTS = 100  # to find a step that was not tried before, after which the search ends
 _COUNTS = ("structure_tokens", "content_tokens", "link_tokens", "nearest_tokens")
 _MOST_GROUP = 10_000  # more steps side by side than any machine has processes for
@@ -352,10 +353,19 @@ class Budget:
         # Trials share token lists, the last trainings make their own.
         tokens = max((entry.token_seconds for entry in tuning.entries), default=0.0)
         last = sum(self.members * entry.training_seconds + tokens for entry in tuning.best(self.ensemble))
-        if self.members > 1:  # the contest of winner and default
-            rivals = [*tuning.best(1), *[entry for entry in tuning.entries if entry.recipe == _DEFAULT_RECIPE][-1:]]
-            last += sum(self.members * self.splits * entry.full_seconds for entry in rivals)
+        last += self.contest_seconds(tuning) if self.holds_contest(tuning) else 0.0
         return self.seconds - sum(entry.wall_seconds for entry in tuning.entries) - last
+
+    def contest_seconds(self, tuning: Tuning) -> float:
+        """Return how long winner and default will train once more; one that was not tried counts like the other."""
+        winner = tuning.best(1)
+        default = [entry for entry in tuning.entries if entry.recipe == _DEFAULT_RECIPE and entry.epochs][-1:]
+        rivals = [*winner, *(default or winner)]
+        return sum(self.members * self.splits * entry.full_seconds for entry in rivals)
+
+    def holds_contest(self, tuning: Tuning) -> bool:
+        """Return whether winner and default are compared once more: with members, in half of the time at most."""
+        return self.members > 1 and self.contest_seconds(tuning) <= _MOST_CONTEST * self.seconds
 
 
 @dataclass(frozen=True)
@@ -686,11 +696,13 @@ class Search:
     def prefers_default(self, folder: Path, budget: Budget, *, device: str, watch: Watch) -> bool:
         """Return whether the default is better than the winner, both with the members of the last training.
 
-        Where these are one, the trials have compared them.
+        Where these are one, the trials have compared them. Where it would take too long, the trials decide.
         """
         tuning = Tuning.open(folder)
         winner = self.config_of(tuning.best(1)[0])
-        if budget.members == 1 or _DEFAULT_RECIPE not in self.configs or winner == self._default:
+        if _DEFAULT_RECIPE not in self.configs or winner == self._default:
+            return False
+        if read_scores(folder) is None and not budget.holds_contest(tuning):
             return False
         configs = {
             name: with_members(config, budget.members)

@@ -34,7 +34,10 @@ def save_tensors(file: Path, tensors: Mapping[str, Tensor], about: Mapping[str, 
     copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
     with replace_file(file) as temporary:
         try:
+            temporary.touch()
+            mode = temporary.stat().st_mode
             save_file(copies, temporary, metadata={"about": json.dumps(about)})
+            temporary.chmod(mode)  # as all other files: safetensors lets nobody else read it
         except SafetensorError as error:  # a full disk, which it does not report as an OSError
             raise StoreError(f"cannot write {file}: {error}") from error
 

@@ -86,6 +86,15 @@ def test_classes_that_are_numbers_follow_names() -> None:
     assert np.asarray(found.labels).tolist() == [1, -1, 1]
 
 
+def test_numbers_that_became_names_are_numbers_again() -> None:
+    """A run learned the classes 0, 1 and 2 without names; a later table has no node of class 1."""
+    later = replace(CLASSES, class_names=("0", "2"), labels=np.array([1, 0, -1, 1]))
+    found, _ = matched(later, Schema())
+    assert (found.class_names, np.asarray(found.labels).tolist()) == (None, [2, 0, -1, 2])
+    texts = replace(CLASSES, class_names=("0", "two"), labels=np.array([1, 0, -1, 1]))
+    assert matched(texts, Schema())[0] is texts
+
+
 def test_a_column_that_holds_something_else_is_told() -> None:
     ends = {"source": ["a", "b"], "target": ["b", "c"]}
     with pytest.warns(UserWarning, match="column 'x': holds no values and is ignored"):

@@ -288,7 +288,7 @@ def test_labels_of_every_type(tmp_path: Path) -> None:
     parquet.write_table(table, tmp_path / "labels.parquet")
     graph = read_graph(tmp_path)
     assert graph.labels is not None
-    assert graph.labels.tolist() == [1, 3, -1]
+    assert (graph.labels.tolist(), graph.class_names) == ([0, 1, -1], ("1", "3"))
     (tmp_path / "labels.parquet").unlink()
     (tmp_path / "labels.csv").write_text("node,red,green\n2,1,0\n0,0,1\n")
     graph = read_graph(tmp_path, task="multilabel")
@@ -296,12 +296,40 @@ def test_labels_of_every_type(tmp_path: Path) -> None:
     assert (graph.labels.tolist(), graph.class_names) == ([[0, 1], [-1, -1], [1, 0]], ("red", "green"))
 
 
+@pytest.mark.parametrize(
+    ("cells", "names", "labels"),
+    [
+        ("3 7 7 3", ("3", "7"), [0, 1, 1, 0]),
+        ("1 2 2 1", ("1", "2"), [0, 1, 1, 0]),
+        ("10 9 -1 10", ("9", "10"), [1, 0, -1, 1]),
+        ("5 -2 5 -2", ("-2", "5"), [1, 0, 1, 0]),
+        ("0 1 2 1", None, [0, 1, 2, 1]),
+        ("0 1 -1 1", None, [0, 1, -1, 1]),
+    ],
+)
+def test_whole_numbers_are_names_of_classes(
+    cells: str, names: tuple[str, ...] | None, labels: list[int], tmp_path: Path
+) -> None:
+    """No class that nobody has; class ids only where the numbers are 0, 1, 2, …"""
+    write_csv(tmp_path / "edges.csv", "source,target", EDGES.T)
+    write_csv(tmp_path / "labels.csv", "node,label", enumerate(cells.split()))
+    graph = read_graph(tmp_path)
+    assert (graph.class_names, np.asarray(graph.labels).tolist()) == (names, labels)
+
+
+def test_numbers_with_empty_cells_are_names_of_classes(tmp_path: Path) -> None:
+    write_csv(tmp_path / "edges.csv", "source,target", EDGES.T)
+    write_csv(tmp_path / "labels.csv", "node,label", zip(range(4), ["3", "", "7", "3"], strict=True))
+    graph = read_graph(tmp_path)
+    assert (graph.class_names, np.asarray(graph.labels).tolist()) == (("3", "7"), [0, -1, 1, 0])
+
+
 def test_byte_order_mark_and_unknown_columns(tmp_path: Path) -> None:
     (tmp_path / "edges.csv").write_text("0,1\n1,2\n")
     (tmp_path / "labels.csv").write_text("\ufeffnode,label\r\n2,7\r\n0,5\r\n1,6\r\n")
     graph = read_graph(tmp_path)
     assert graph.labels is not None
-    assert graph.labels.tolist() == [5, 6, 7]
+    assert (graph.labels.tolist(), graph.class_names) == ([0, 1, 2], ("5", "6", "7"))
     (tmp_path / "labels.csv").write_text("vertex,label\n2,7\n0,5\n1,6\n")
     with pytest.raises(GraphError, match="the column 'node' is missing; columns are"):
         read_graph(tmp_path)

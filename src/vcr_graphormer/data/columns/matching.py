@@ -37,9 +37,23 @@ def match(graph: Graph, schema: Schema, problems: Problems) -> Graph:
     """
     if schema.columns and graph.feature_names is not None:
         graph = _match_features(graph, schema, problems)
-    if schema.classes is not None and graph.class_names != schema.classes:
+    if schema.classes is None:
+        return _with_numbers(graph)
+    if graph.class_names != schema.classes:
         graph = _match_classes(graph, schema.classes, problems)
     return graph
+
+
+def _with_numbers(graph: Graph) -> Graph:
+    """Return the graph with class ids as its file has them, if names of classes are numbers.
+
+    A table with the classes 0 and 2 gives them names, one with 0, 1 and 2 does not.
+    """
+    names = graph.class_names
+    if names is None or graph.labels is None or graph.labels.ndim > 1 or not all(map(str.isdecimal, names)):
+        return graph
+    labels, numbers = np.asarray(graph.labels), np.array([int(name) for name in names])
+    return replace(graph, labels=np.where(labels < 0, -1, numbers[labels]), class_names=None)
 
 
 def _match_features(graph: Graph, schema: Schema, problems: Problems) -> Graph:

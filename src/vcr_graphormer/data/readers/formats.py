@@ -154,7 +154,7 @@ def read_labels(
 
 
 def _label_column(table: Table, position: int, *, task: str) -> tuple[Column, list[str] | None]:
-    """Return one column as labels, and class names in alphabetical order if it holds texts."""
+    """Return one column as labels, and class names: texts, or numbers other than 0, 1, 2 and so on, in their order."""
     column = table.columns[position]
     if task in TASKS and TASKS[task].gives_values:
         return table.numbers(position, "label").astype(np.float64), None
@@ -166,7 +166,11 @@ def _label_column(table: Table, position: int, *, task: str) -> tuple[Column, li
         column = np.where(np.isnan(column), -1, column)  # an empty cell is an unknown class
     elif column.dtype.kind == "i" and len(values := np.unique(column)) == 2 and values[0] == -1:
         return (column != -1).astype(np.int64), [str(value) for value in values]  # one class alone would be no task
-    return column, None
+    numbers = np.unique(column[column != -1])
+    if np.array_equal(numbers, np.arange(len(numbers))) or (numbers % 1 != 0).any():
+        return column, None
+    places = np.where(column == -1, -1, np.searchsorted(numbers, column))
+    return places.astype(np.int64), [str(int(number)) for number in numbers]
 
 
 def read_scipy(file: Path) -> sp.csr_matrix:

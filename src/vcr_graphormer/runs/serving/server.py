@@ -197,7 +197,7 @@ def _is_allowed(token: str | None, header: str) -> bool:
 
 def _problem(status: int, text: str, *, headers: Any = None, bearer: bool = False) -> Response:
     more = {"WWW-Authenticate": "Bearer"} if bearer else {}
-    return JSONResponse({"error": printable(text)}, status, headers={**(headers or {}), **more})
+    return JSONResponse({"error": printable(text, keep="\n")}, status, headers={**(headers or {}), **more})
 
 
 class _TooLargeError(VCRError):
