@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -303,6 +303,54 @@ def test_the_last_guard(error: Exception, code: int, message: str, monkeypatch: 
         assert "Traceback (most recent call last)" in file.read_text()
         assert len(text) < 600
         file.unlink()
+
+
+COMMAND = (sys.executable, "-m", "vcr_graphormer")
+
+
+def closed(*numbers: int) -> Callable[[], None]:
+    """What closes standard streams before the command begins."""
+
+    def close() -> None:
+        for number in numbers:
+            os.close(number)
+
+    return close
+
+
+@pytest.mark.parametrize("numbers", [(1,), (2,), (0, 1, 2)])
+def test_closed_streams_stop_no_work(made: Path, tmp_path: Path, numbers: tuple[int, ...]) -> None:
+    """Nor does a file that is written get their number, and with it what was to be printed."""
+    out = tmp_path / "predictions.csv"
+    arguments = ("predict", str(made / "run"), "--device", "cpu", "--out", str(out))
+    done = subprocess.run([*COMMAND, *arguments], preexec_fn=closed(*numbers), timeout=120, check=False)
+    assert done.returncode == 0
+    lines = out.read_text().splitlines()
+    assert len(lines) == 121
+    assert all(line.count(",") == lines[0].count(",") for line in lines)
+
+
+def test_a_reader_that_went_away_stops_no_work(made: Path, tmp_path: Path) -> None:
+    out, (reader, writer) = tmp_path / "run", os.pipe()
+    os.close(reader)
+    arguments = ("train", "--config", str(made / "settings.toml"), "--out", str(out), "--device", "cpu")
+    done = subprocess.run([*COMMAND, *arguments], stdout=writer, stderr=writer, timeout=120, check=False)
+    os.close(writer)
+    assert done.returncode == 0
+    assert Run.open(out).metrics["test"] >= 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_what_is_printed_to_a_full_disk_is_an_error(made: Path, tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        printed = subprocess.run(
+            [*COMMAND, "settings"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False
+        )
+        assert (printed.returncode, printed.stderr) == (2, "error: standard output: No space left on device\n")
+        out = tmp_path / "predictions.csv"
+        arguments = ("predict", str(made / "run"), "--device", "cpu", "--out", str(out))
+        assert subprocess.run([*COMMAND, *arguments], stderr=full, timeout=120, check=False).returncode == 0
+    assert len(out.read_text().splitlines()) == 121
 
 
 def test_a_bug_without_a_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,19 @@ def test_others_may_read_weights_as_all_other_files(tmp_path: Path) -> None:
     assert (tmp_path / "w").stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
+def test_moments_of_another_shape_are_refused() -> None:
+    layer = torch.nn.Linear(2, 3)
+    optimizer = torch.optim.AdamW(layer.parameters())
+    layer(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    parameters = dict(layer.named_parameters())
+    moments = optimizer_tensors(optimizer, parameters)
+    restore_optimizer(optimizer, parameters, moments)
+    for name in ("weight/step", "weight/exp_avg"):
+        with pytest.raises(ValueError, match=f"{name} has shape"):
+            restore_optimizer(optimizer, parameters, {**moments, name: torch.ones(2)})
+
+
 def test_views_shared_memory_and_gradients(tmp_path: Path) -> None:
     table = torch.arange(6.0).reshape(2, 3).requires_grad_()
     tensors = {"turned": table.t(), "part": table[1:], "whole": table, "again": table}

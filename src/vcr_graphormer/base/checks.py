@@ -82,6 +82,7 @@ def misfit(value: Any, form: Any, name: str = "it") -> str | None:
 
     A form is a type, a list with the form of its entries, or a dictionary of forms. There a key with `?` at its end may
     be missing, and the key `*` gives the form of all values. `float` takes whole numbers too, and `true` only `bool`.
+    Whole numbers of more than 64 bits fit nothing, since NumPy cannot compare them.
 
     >>> misfit({"val": "x"}, {"val": float, "note?": str}, "metrics")
     "metrics.val is 'x'"
@@ -102,6 +103,8 @@ def misfit(value: Any, form: Any, name: str = "it") -> str | None:
     if isinstance(form, tuple):
         return None if any(misfit(value, one) is None for one in form) else f"{name} is {value!r:.50}"
     fits = value is None if form is None else is_number(value) if form is float else is_whole(value)
+    if fits and is_whole(value) and not -(2**63) <= value < 2**63:
+        fits = False
     if form not in (None, float, int):
         fits = isinstance(form, type) and isinstance(value, form)
     return None if fits else f"{name} is {value!r:.50}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import sys
@@ -21,7 +20,7 @@ from .data import datasets, settings
 from .demo import demo
 from .explain import explain, report
 from .options import BUG, FAILED, INTERRUPTED, TERMINATED, with_groups
-from .output import say, say_error, say_warning
+from .output import patient_streams, say, say_error, say_warning
 from .run import embed, evaluate, export, predict, runs
 from .serve import serve
 from .train import tokenize, train
@@ -78,9 +77,12 @@ def main() -> None:
     """Run the command line; every error is one line, without a traceback."""
     wait_passively()
     warnings.showwarning = _show_warning
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # names of files may be no UTF-8
+    with patient_streams(FAILED):
+        _run()
+
+
+def _run() -> None:
+    """Run the command, and end with its exit status."""
     try:
         with ended_by_sigterm():
             app(prog_name="vcr-graphormer")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 import shlex
 import sys
 import time
@@ -9,12 +12,70 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 
 from ..base.text import printable
 from ..errors import StoreError, VCRError
+
+
+class _Outlet(io.FileIO):
+    """An open file whose reader may go away, or whose disk may be full: work goes on, and `lost` keeps what failed."""
+
+    lost: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        """Write what can be written, and take the rest as written."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            self.lost = error
+            return len(data)
+
+
+@contextmanager
+def patient_streams(failed: int) -> Iterator[None]:
+    """Let a command go on where nobody reads what it prints, so that no result is lost; end it with its exit status.
+
+    Streams that were closed before the start become the null device, for the next file would get their number. If a
+    result that was printed is lost, as on a full disk, the exit status is `failed`; a reader that went away is fine.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number is this one
+    before, outlets = (sys.stdout, sys.stderr), list[_Outlet]()
+    # Only real files: tests and notebooks have streams of their own.
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        stream = getattr(sys, name)
+        buffer = getattr(stream, "buffer", None)
+        raw = getattr(buffer, "raw", buffer)  # without PYTHONUNBUFFERED there is a buffer before it
+        if stream is None or type(raw) is io.FileIO:
+            outlet = _Outlet(number if stream is None else stream.fileno(), "wb", closefd=False)
+            whole = io.TextIOWrapper(
+                io.BufferedWriter(outlet),
+                encoding=getattr(stream, "encoding", "utf-8"),
+                errors="backslashreplace",  # names of files may be no UTF-8
+                line_buffering=name == "stderr" or outlet.isatty() or raw is buffer,
+            )
+            setattr(sys, name, whole)
+            outlets.append(outlet)
+    status: Any = 0
+    try:
+        yield
+    except SystemExit as ended:
+        status = ended.code
+    finally:
+        sys.stdout.flush()
+        lost = next((outlet.lost for outlet in outlets[:1] if outlet.lost is not None), None)
+        if lost is not None and lost.errno != errno.EPIPE and not status:
+            say_error(f"standard output: {lost.strerror or lost}")
+            status = failed
+        sys.stderr.flush()
+        sys.stdout, sys.stderr = before
+    raise SystemExit(status)
 
 
 @dataclass

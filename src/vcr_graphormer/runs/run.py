@@ -387,7 +387,8 @@ class Run:
         try:
             model.load_state_dict(tensors)
         except RuntimeError as error:
-            raise StoreError(f"{file} does not fit the settings of {self.path}: {error}") from error
+            problem = " ".join(str(error).split())  # torch writes a line for each tensor
+            raise StoreError(f"{file} does not fit the settings of {self.path}: {problem}") from error
         return model.to(self.device, self.precision).eval()
 
     @property

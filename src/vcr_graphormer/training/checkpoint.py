@@ -124,6 +124,9 @@ def restore_optimizer(
     """Set an optimizer to the moments that `optimizer_tensors` returned."""
     for name, parameter in parameters.items():
         state = {key.rpartition("/")[2]: value for key, value in tensors.items() if key.rpartition("/")[0] == name}
+        for key, value in state.items():
+            if value.shape not in (torch.Size(), parameter.shape):
+                raise ValueError(f"{name}/{key} has shape {list(value.shape)}")
         if state:
             optimizer.state[parameter] = {key: value.to(parameter.device) for key, value in state.items()}
 

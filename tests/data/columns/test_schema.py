@@ -292,6 +292,8 @@ def test_it_is_kept_as_json() -> None:
     assert again == schema
     with pytest.raises(StoreError, match="version 7; this package reads 1"):
         Schema.from_dict({"version": 7})
+    with pytest.raises(StoreError, match=r"the schema is damaged: it is \[1\]"):
+        Schema.from_dict([1])  # type: ignore[arg-type]
     with pytest.raises(StoreError, match="damaged: KeyError 'classes'"):
         Schema.from_dict({"version": 1, "columns": []})
 

@@ -625,3 +625,13 @@ def test_progress_is_told(tmp_path: Path) -> None:
     assert {stage for stage, _, _ in steps} == {"reading calls.csv"}
     assert steps[-1][1] == steps[-1][2]
     assert all(done < total for _, done, total in steps[:-1])
+
+
+def test_ids_of_a_parquet_file_that_are_no_utf8(tmp_path: Path) -> None:
+    """Parquet keeps any bytes as text, and Arrow looks at them only when it compares them."""
+    parquet.write_table(pa.table({"id": ["a", "b"], "x": [1.0, 2.0]}), tmp_path / "nodes.parquet")
+    wrong = pa.Array.from_buffers(pa.string(), 2, pa.array([b"\xff\xfe", b"b"], pa.binary()).buffers())
+    parquet.write_table(pa.table({"source": wrong, "target": ["a", "b"]}), tmp_path / "edges.parquet")
+    nodes, edges = NodeTable(str(tmp_path / "nodes.parquet")), EdgeTable(str(tmp_path / "edges.parquet"))
+    with pytest.raises(VCRError, match=r"edges\.parquet is not a readable parquet file: Invalid UTF8"):
+        read_mapped([nodes], [edges], Wanted(), problems=Problems())

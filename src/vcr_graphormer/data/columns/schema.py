@@ -258,6 +258,8 @@ class Schema:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], source: str | Path = "the schema") -> Schema:
         """Return the schema that `to_dict` wrote; errors name the `source`."""
+        if not isinstance(values, Mapping):
+            raise StoreError(f"{source} is damaged: it is {values!r:.50}")
         if values.get("version") != _VERSION:
             raise StoreError(f"{source} has version {values.get('version')!r}; this package reads {_VERSION}")
         try:

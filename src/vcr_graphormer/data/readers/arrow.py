@@ -144,7 +144,8 @@ class ColumnFile:
         progress: Progress | None = None,
     ) -> Iterator[Result]:
         """Yield what the function makes of some columns, many rows at a time."""
-        yield from in_order(partial(function, table) for table in self._tables(list(types), progress))
+        with _readable(self.file):  # a text that is no UTF-8 is found where it is compared
+            yield from in_order(partial(function, table) for table in self._tables(list(types), progress))
 
     def _tables(self, columns: list[str], progress: Progress | None) -> Iterator[pa.Table]:
         import pyarrow as pa
