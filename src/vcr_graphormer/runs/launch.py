@@ -42,6 +42,7 @@ from .adapt import Adapted, adapt
 from .baselines import NONE, QUICK, baseline_names, check_choice, run_baseline
 from .config import Config, to_toml
 from .run import BASELINES_FILE, METRICS_FILE, RUN_FILE, RUN_VERSION, Run, versions
+from .serving.journal import check_kept
 
 SEEN_TOKENS = "training-tokens"  # lists without validation and test nodes, while an inductive run is trained
 SEEDS_FILE = "seeds.toml"  # the settings of a folder that holds one run per seed
@@ -340,7 +341,10 @@ def check_settings(graph: Graph, split: Split, config: Config, *, kinds: Sequenc
 
 
 def make_room(folder: Path, force: bool, keep: Collection[str] = ()) -> None:
-    """Make a folder that holds nothing but `keep`; with `force`, delete the run in it. Other content is refused."""
+    """Make a folder that holds nothing but `keep`; with `force`, delete the run in it.
+
+    Other content is refused, and a run with nodes that a server keeps or has kept.
+    """
     content = [path for path in folder.iterdir() if path.name not in keep] if folder.is_dir() else []
     if content or (folder.exists() and not folder.is_dir()):
         run_files = [folder / name for name in (RUN_FILE, SEEDS_FILE) if (folder / name).is_file()]
@@ -352,6 +356,7 @@ def make_room(folder: Path, force: bool, keep: Collection[str] = ()) -> None:
                 f"replace it (--force, force=True)"
             )
         claim(run_files[0]).close()
+        check_kept(folder)
         for path in content:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     try:

@@ -97,6 +97,20 @@ class Journal:
         self._handle.close()
 
 
+def check_kept(folder: Path) -> None:
+    """Refuse to delete a folder in which a server keeps nodes, or has kept some: no other file holds them."""
+    for file in sorted(folder.rglob(JOURNAL)):  # the runs of several seeds lie in folders of their own
+        if not file.is_file():
+            continue
+        with claim(file) as handle:
+            handle.readline()  # the header, which holds no node
+            if handle.read(1):
+                raise StoreError(
+                    f"{file} holds nodes that a server kept, which would be deleted: move it elsewhere (serve reads it "
+                    f"there with --journal), or delete it yourself"
+                )
+
+
 def _line(record: Mapping[str, Any]) -> bytes:
     return json.dumps(record).encode() + b"\n"
 
