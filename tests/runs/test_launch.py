@@ -16,6 +16,7 @@ import vcr_graphormer as vcr
 from tests.support.plain import model_config, plain_config, token_config, train_config
 from vcr_graphormer import ConfigError, Graph, GraphError, Run, Split, StoreError
 from vcr_graphormer.data.datasets import DataConfig
+from vcr_graphormer.data.readers.mapping import EdgeTable, NodeTable
 from vcr_graphormer.runs.launch import make_room
 from vcr_graphormer.runs.run import RUN_FILE
 from vcr_graphormer.runs.seeds import train_seeds
@@ -113,6 +114,27 @@ def test_force_destroys_nothing_before_the_new_run_can_start(graph: Graph, split
     with pytest.raises(StoreError, match="lies in .* which the run would fill"):
         vcr.train(Run.open(out, "cpu").graph, split, short, out, device="cpu", force=True)
     assert Run.open(out, "cpu").evaluate("test")["accuracy"] > 0
+
+
+@pytest.mark.parametrize("where", ["dataset", "nodes", "edges", "root"])
+def test_force_does_not_delete_the_data(where: str, graph: Graph, split: Split, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    (out / "data").mkdir(parents=True)
+    (out / RUN_FILE).write_text("{}")
+    file = out / "data" / "table.csv"
+    file.write_text("precious")
+    data = {
+        "dataset": DataConfig(dataset=str(out / "data")),
+        "nodes": DataConfig(nodes=(NodeTable(str(file)),)),
+        "edges": DataConfig(edges=(EdgeTable(str(file)),)),
+        "root": DataConfig(dataset="PubMed", root=str(out / "data")),
+    }
+    config = replace(CONFIG, data=data[where])
+    with pytest.raises(StoreError, match="lies in .* which the run would fill"):
+        vcr.train(graph, split, config, out, device="cpu", force=True)
+    with pytest.raises(StoreError, match="lies in .* which the run would fill"):
+        train_seeds(config, 1, out, "cpu", force=True)
+    assert file.read_text() == "precious"
 
 
 @pytest.mark.parametrize("place", [".", "seed-1"])
