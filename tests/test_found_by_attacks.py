@@ -261,6 +261,40 @@ def test_damaged_journals(line: str, tmp_path: Path) -> None:
         Journal(tmp_path / "kept.jsonl", "x")
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        "todo: call Ada",
+        "todo: call Ada\nand Grace",
+        '{"todo": "call Ada"}\nand Grace',
+        '{"format": 1}\nand Grace',
+        '{"format": 2, "graph": "x"}\n{"nodes"',
+        '{"format": 1, "graph": "x"}\nand Grace\nand Emmy',
+        "5\n",
+        "\n",
+    ],
+)
+def test_a_file_that_is_no_journal_stays_as_it_is(content: str, tmp_path: Path) -> None:
+    file = tmp_path / "todo.txt"
+    file.write_text(content)
+    with pytest.raises(StoreError, match=r"is no journal of kept nodes|is damaged in line 2"):
+        Journal(file, "x")
+    assert file.read_text() == content
+
+
+@pytest.mark.parametrize("size", [0, 1, 20, 27, 28])
+def test_a_header_that_was_half_written_is_written_again(size: int, tmp_path: Path) -> None:
+    file, header = tmp_path / "kept.jsonl", '{"format": 1, "graph": "x"}\n'
+    file.write_text(header[:size])
+    journal = Journal(file, "x")
+    journal.append({"nodes": [{"id": "a"}], "edges": []})
+    journal.close()
+    assert file.read_text() == header + '{"nodes": [{"id": "a"}], "edges": []}\n'
+    again = Journal(file, "y")
+    assert (again.fingerprint, len(again.records)) == ("x", 1)
+    again.close()
+
+
 def test_half_characters_in_requests() -> None:
     with pytest.raises(GraphError, match="half a character"):
         read_node("x\ud800", "node")

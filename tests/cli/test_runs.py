@@ -20,6 +20,7 @@ from vcr_graphormer.base.files import claim
 from vcr_graphormer.errors import StoreError
 from vcr_graphormer.report.leaderboard import Leaderboard, delete
 from vcr_graphormer.runs.launch import _neighbouring_graphs
+from vcr_graphormer.runs.serving.journal import JOURNAL, Journal
 
 NAMES = ("=1+1", "\x1b[2Jgone", "a\u202eb", "[red]x", "-5")
 
@@ -205,6 +206,18 @@ def test_what_is_not_ours_or_in_use_stays(folder: Path) -> None:
     run("runs", str(folder), "--prune", "--yes")
     assert sorted(path.name for path in folder.iterdir()) == ["link", "notes", "odd", "one", "two"]
     assert (outside / "graph" / "labels.npy").is_file()
+
+
+def test_kept_nodes_are_not_pruned(folder: Path) -> None:
+    journal = Journal(folder / "three" / JOURNAL, "x")
+    text = run("runs", str(folder), "--prune", "--yes")
+    assert "another process is working in" in text
+    assert "0 runs deleted" in text
+    journal.append({"nodes": [{"id": "a"}], "edges": []})
+    journal.close()
+    assert "holds nodes that a server kept" in run("runs", str(folder), "--prune", "--yes")
+    (folder / "three" / JOURNAL).rename(folder / "kept elsewhere.jsonl")
+    assert "1 runs deleted" in run("runs", str(folder), "--prune", "--yes")
 
 
 def test_a_search_is_not_pruned(folder: Path) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.support.command import run as call
 from tests.support.runs import CONFIG, named_graph
 from vcr_graphormer.cli.serve import read_token
 from vcr_graphormer.errors import ConfigError, StoreError
+from vcr_graphormer.runs.serving.ports import bound, listen
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +71,7 @@ def test_nothing_is_lost_by_kill(run: vcr.Run, tmp_path: Path) -> None:
     assert again == answers
     code, text = server.end()
     assert code in (0, -signal.SIGTERM)
-    assert "155 nodes (5 of them kept)" in text
+    assert f"155 nodes (5 of them kept) at http://127.0.0.1:{server.port}" in text
     assert "open to all who can reach it" in text
     assert "Traceback" not in text
 
@@ -135,3 +137,41 @@ def test_wrong_options(run: vcr.Run, tmp_path: Path) -> None:
     assert "is not a run folder" in call("serve", str(tmp_path), code=2)
     text = call("serve", str(run.path), "--most-nodes", "0", code=2)
     assert "the largest number of nodes is 0; it must be 1 or more" in text
+    for port in ("-1", "65536", "99999"):
+        text = call("serve", str(run.path), "--port", port, code=2)
+        assert text == f"error: the port is {port}; it must be 0 to 65535 (0: any that is free)\n"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "nowhere.invalid", "..", "192.0.2.1"])
+def test_nothing_is_announced_where_it_cannot_listen(host: str, run: vcr.Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        text = call("serve", str(run.path), "--host", host, "--port", str(port), code=2)
+    assert text.startswith(f"error: cannot listen on {host} port {port}: ")
+    assert text.endswith("; choose another --port or --host\n")
+    assert text.count("\n") == 1
+
+
+def test_a_port_that_another_one_was_quicker_to_listen_on() -> None:
+    with bound("127.0.0.1", 0) as sockets, socket.socket() as other:
+        port = sockets[0].getsockname()[1]
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1 port {port}: .* choose another --port"):
+            listen(sockets)
+
+
+def test_addresses_of_a_kind_that_the_machine_lacks_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    four, six = (socket.AF_INET, socket.SOCK_STREAM, 0, ""), (socket.AF_INET6, socket.SOCK_STREAM, 0, "")
+    lacking = (*six, ("2001:db8::1", 0, 0, 0))  # an address of examples, which no machine has
+    with ExitStack() as opened:
+        with monkeypatch.context() as patch:
+            patch.setattr(socket, "getaddrinfo", lambda *_, **__: [lacking, (*four, ("127.0.0.1", 0))])
+            sockets = opened.enter_context(bound("both", 0))
+        assert [one.family for one in sockets] == [socket.AF_INET]
+        place = sockets[0].getsockname()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(place)
+        assert listen(sockets) == place[1]
+        socket.create_connection(place).close()

@@ -16,7 +16,11 @@ import vcr_graphormer as vcr
 from tests.support.plain import model_config, plain_config, token_config, train_config
 from vcr_graphormer import ConfigError, Graph, GraphError, Run, Split, StoreError
 from vcr_graphormer.data.datasets import DataConfig
+from vcr_graphormer.data.readers.mapping import EdgeTable, NodeTable
+from vcr_graphormer.runs.launch import make_room
+from vcr_graphormer.runs.run import RUN_FILE
 from vcr_graphormer.runs.seeds import train_seeds
+from vcr_graphormer.runs.serving.journal import JOURNAL, Journal
 from vcr_graphormer.training import devices
 from vcr_graphormer.training.devices import torch_threads
 
@@ -110,6 +114,47 @@ def test_force_destroys_nothing_before_the_new_run_can_start(graph: Graph, split
     with pytest.raises(StoreError, match="lies in .* which the run would fill"):
         vcr.train(Run.open(out, "cpu").graph, split, short, out, device="cpu", force=True)
     assert Run.open(out, "cpu").evaluate("test")["accuracy"] > 0
+
+
+@pytest.mark.parametrize("where", ["dataset", "nodes", "edges", "root"])
+def test_force_does_not_delete_the_data(where: str, graph: Graph, split: Split, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    (out / "data").mkdir(parents=True)
+    (out / RUN_FILE).write_text("{}")
+    file = out / "data" / "table.csv"
+    file.write_text("precious")
+    data = {
+        "dataset": DataConfig(dataset=str(out / "data")),
+        "nodes": DataConfig(nodes=(NodeTable(str(file)),)),
+        "edges": DataConfig(edges=(EdgeTable(str(file)),)),
+        "root": DataConfig(dataset="PubMed", root=str(out / "data")),
+    }
+    config = replace(CONFIG, data=data[where])
+    with pytest.raises(StoreError, match="lies in .* which the run would fill"):
+        vcr.train(graph, split, config, out, device="cpu", force=True)
+    with pytest.raises(StoreError, match="lies in .* which the run would fill"):
+        train_seeds(config, 1, out, "cpu", force=True)
+    assert file.read_text() == "precious"
+
+
+@pytest.mark.parametrize("place", [".", "seed-1"])
+def test_force_deletes_no_kept_nodes(place: str, tmp_path: Path) -> None:
+    kept = tmp_path / "run" / place / JOURNAL
+    kept.parent.mkdir(parents=True)
+    (tmp_path / "run" / RUN_FILE).write_text("{}")
+    journal = Journal(kept, "x")
+    with pytest.raises(StoreError, match="another process is working in"):  # the server has kept no node so far
+        make_room(tmp_path / "run", force=True)
+    journal.append({"nodes": [{"id": "a"}], "edges": []})
+    journal.close()
+    content = kept.read_bytes()
+    with pytest.raises(StoreError, match=r"kept\.jsonl holds nodes that a server kept.*: move it elsewhere"):
+        make_room(tmp_path / "run", force=True)
+    assert kept.read_bytes() == content
+    assert (tmp_path / "run" / RUN_FILE).is_file()
+    kept.write_bytes(content.splitlines(keepends=True)[0])  # a server was started, and nobody kept a node
+    make_room(tmp_path / "run", force=True)
+    assert list((tmp_path / "run").iterdir()) == []
 
 
 def test_what_an_early_interruption_leaves_can_be_replaced(

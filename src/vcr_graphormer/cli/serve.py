@@ -20,7 +20,7 @@ def serve(
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Address to listen on; 0.0.0.0 for all of this machine.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(metavar="PORT", help="Port to listen on.")] = 8000,
+    port: Annotated[int, typer.Option(metavar="PORT", help="Port to listen on; 0: any that is free.")] = 8000,
     token_file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help=f"File with the token that clients must send (or set {TOKEN})."),
@@ -43,19 +43,22 @@ def serve(
         raise ConfigError("serve needs starlette and uvicorn: pip install 'vcr-graphormer[serve]'") from error
     import torch
 
+    from ..runs.serving.ports import bound, listen
     from ..runs.serving.requests import Sizes, check_sizes
 
     # More threads make single nodes no faster, and the bits of an answer would depend on their number.
     torch.set_num_threads(1)
     sizes = check_sizes(Sizes(body=most_bytes, nodes=most_nodes, edges=most_edges))
-    say(f"opening {run} …", err=True)
-    service = Service.open(run, journal=journal, token=token, sizes=sizes)
-    scorer = service.worker.scorer
-    kept = f" ({scorer.kept:,} of them kept)" if scorer.kept else ""
-    who = "" if token else ", open to all who can reach it"
-    shown = f"[{host}]" if ":" in host else host
-    say(f"serving {scorer.num_nodes:,} nodes{kept} at http://{shown}:{port}{who}; stop with Ctrl-C", err=True)
-    start(service, host=host, port=port)
+    with bound(host, port) as sockets:
+        say(f"opening {run} …", err=True)
+        service = Service.open(run, journal=journal, token=token, sizes=sizes)
+        port = listen(sockets)
+        scorer = service.worker.scorer
+        kept = f" ({scorer.kept:,} of them kept)" if scorer.kept else ""
+        who = "" if token else ", open to all who can reach it"
+        shown = f"[{host}]" if ":" in host else host
+        say(f"serving {scorer.num_nodes:,} nodes{kept} at http://{shown}:{port}{who}; stop with Ctrl-C", err=True)
+        start(service, sockets)
 
 
 def read_token(file: Path | None) -> str | None:

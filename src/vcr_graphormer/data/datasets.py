@@ -105,6 +105,14 @@ def with_absolute_paths(config: DataConfig) -> DataConfig:
     return replace(config, dataset=str(Path(config.dataset).absolute())) if own else config
 
 
+def data_paths(config: DataConfig) -> list[Path]:
+    """Return the files and folders that the section reads; a text that is no path is a title."""
+    own = config.root if find_dataset(config.dataset) is not None else config.dataset
+    tables = [table.file for table in config.nodes] + [table.file for table in config.edges]
+    names = [*tables, "" if config.dataset == EMBEDDED else own]
+    return [Path(name) for name in names if name and Path(name).exists()]
+
+
 def load_dataset(
     name: str | Path,
     root: str | Path = "data",

@@ -17,6 +17,7 @@ from ..data.metrics import LOWER_IS_BETTER
 from ..errors import ConfigError, StoreError, VCRError, unknown_name
 from ..runs.config import Config, load_run_config, shown
 from ..runs.run import RUN_FILE, RUN_VERSION
+from ..runs.serving.journal import check_kept
 from ..runs.tuning import ABOUT_FILE
 
 SORTS = ("val", "test", "seconds", "size", "run")
@@ -161,11 +162,12 @@ def freed_bytes(runs: Iterable[ListedRun]) -> int:
 
 
 def delete(run: ListedRun) -> None:
-    """Delete a run folder; refuse one that a process works in, and one that is no longer a run."""
+    """Delete a run folder; refuse one that a process works in, one with kept nodes, and one that is no longer a run."""
     file = run.path / RUN_FILE
     if run.path.is_symlink() or file.is_symlink() or read_json(file).get("kind") != "run":
         raise StoreError(f"{run.path} is not a run folder any more: it stays")
     with claim(file):
+        check_kept(run.path)
         try:
             shutil.rmtree(run.path)  # links inside are removed, not followed
         except OSError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -23,7 +23,7 @@ from ..base.jobs import Progress
 from ..base.progress import Bars, bars
 from ..data.columns.matching import schema_of
 from ..data.columns.schema import SCHEMA_FILE
-from ..data.datasets import is_published, with_absolute_paths
+from ..data.datasets import data_paths, is_published, with_absolute_paths
 from ..data.graph import Graph
 from ..data.inductive import Seen
 from ..data.split import PARTS, Split
@@ -42,6 +42,7 @@ from .adapt import Adapted, adapt
 from .baselines import NONE, QUICK, baseline_names, check_choice, run_baseline
 from .config import Config, to_toml
 from .run import BASELINES_FILE, METRICS_FILE, RUN_FILE, RUN_VERSION, Run, versions
+from .serving.journal import check_kept
 
 SEEN_TOKENS = "training-tokens"  # lists without validation and test nodes, while an inductive run is trained
 SEEDS_FILE = "seeds.toml"  # the settings of a folder that holds one run per seed
@@ -200,9 +201,8 @@ def _prepare(
 ) -> None:
     """Write a run folder that `resume` can train; `more` goes to `run.json`. The graph is kept as it was given."""
     store = folder / "tokens" if tokens is None else Path(tokens)
-    for path in (graph.folder, None if tokens is None else store):
-        if path is not None and path.resolve().is_relative_to(folder.resolve()):
-            raise StoreError(f"{path} lies in {folder}, which the run would fill: choose another folder for the run")
+    given = (graph.folder, None if tokens is None else store, *data_paths(adapted.config.data))
+    check_outside(folder, [path for path in given if path is not None])
     scale = TASKS[graph.task].scale(np.asarray(graph.labels), split.train)
     about = {
         "kind": "run",
@@ -339,8 +339,18 @@ def check_settings(graph: Graph, split: Split, config: Config, *, kinds: Sequenc
     choose_metric(config.training.metric, TASKS[graph.task])
 
 
+def check_outside(folder: Path, paths: Iterable[Path]) -> None:
+    """Refuse a run folder that holds what the run is made from: it would be deleted with an earlier run."""
+    for path in paths:
+        if path.resolve().is_relative_to(folder.resolve()):
+            raise StoreError(f"{path} lies in {folder}, which the run would fill: choose another folder for the run")
+
+
 def make_room(folder: Path, force: bool, keep: Collection[str] = ()) -> None:
-    """Make a folder that holds nothing but `keep`; with `force`, delete the run in it. Other content is refused."""
+    """Make a folder that holds nothing but `keep`; with `force`, delete the run in it.
+
+    Other content is refused, and a run with nodes that a server keeps or has kept.
+    """
     content = [path for path in folder.iterdir() if path.name not in keep] if folder.is_dir() else []
     if content or (folder.exists() and not folder.is_dir()):
         run_files = [folder / name for name in (RUN_FILE, SEEDS_FILE) if (folder / name).is_file()]
@@ -352,6 +362,7 @@ def make_room(folder: Path, force: bool, keep: Collection[str] = ()) -> None:
                 f"replace it (--force, force=True)"
             )
         claim(run_files[0]).close()
+        check_kept(folder)
         for path in content:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     try:

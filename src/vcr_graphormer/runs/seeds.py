@@ -12,14 +12,14 @@ import numpy as np
 
 from ..base.files import replace_file, write_json
 from ..base.folders import MANIFEST
-from ..data.datasets import load_labelled, with_absolute_paths
+from ..data.datasets import data_paths, load_labelled, with_absolute_paths
 from ..data.graph import Graph
 from ..data.split import PARTS
 from ..errors import ConfigError, StoreError
 from ..training.processes import Processes
 from .baselines import QUICK, check_choice
 from .config import Config, load_run_config, to_toml
-from .launch import SEEDS_FILE, Watched, check_unseen, make_room, resume, train
+from .launch import SEEDS_FILE, Watched, check_outside, check_unseen, make_room, resume, train
 from .run import RUN_FILE, Run
 
 
@@ -48,6 +48,7 @@ def train_seeds(
     folder = Path(out)
     settings_file = folder / SEEDS_FILE
     if not settings_file.is_file() or force:
+        check_outside(folder, data_paths(config.data))
         load_labelled(config.data)  # before anything is written or replaced
         make_room(folder, force)
         with replace_file(settings_file) as temporary:

@@ -137,6 +137,8 @@ def node(**changes: Any) -> dict[str, Any]:
         ({"graph": {"nodes": [*NEW["nodes"], *NEW["nodes"]]}}, "graph.nodes[1].id is 'x0', which is there twice"),
         (node(id="n3"), "'n3' is in the graph already: give new nodes new names"),
         (node(id=None), "graph.nodes[0].id is None; it must be the name or the id of a node"),
+        ({"nodes": ["n1", "n3\0"]}, "nodes[1] is 'n3\\x00', which holds the character NUL: leave it out of names"),
+        (node(id="x\0"), "graph.nodes[0].id is 'x\\x00', which holds the character NUL"),
         (node(id=""), "graph.nodes[0].id has 0 characters; a name has 1 to 1,000"),
         (node(features=None), "graph.nodes[0].features is missing: the graph has 8 features"),
         (node(features=[1.0]), "graph.nodes[0].features has 1 numbers but the graph has 8 features"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -42,30 +43,38 @@ class Journal:
             raise
 
     def _read(self, fingerprint: str) -> tuple[str, list[dict[str, Any]]]:
+        """Return the graph and the lines; nothing of the file is changed before all of it is known to be ours."""
+        header = {"format": _FORMAT, "graph": fingerprint}
         content = self._handle.read()
         whole = content[: content.rfind(b"\n") + 1]
-        if len(whole) < len(content):  # the process died while it wrote; nobody was told that this line is kept
-            self._handle.truncate(len(whole))
-        self._handle.seek(len(whole))
-        lines = []
-        for number, line in enumerate(whole.splitlines(), 1):
+        if _line(header).startswith(content):  # a new file, or the process died while it wrote the header
+            self._cut(content, 0)
+            self._write(header)
+            return fingerprint, []
+        lines = whole.splitlines()
+        graph = _graph_of(lines[0]) if lines else None
+        if graph is None:
+            raise StoreError(f"{self.file} is no journal of kept nodes of format {_FORMAT}: choose another --journal")
+        records = []
+        for number, line in enumerate(lines[1:], 2):
             try:
-                lines.append(json.loads(line))
-                if number > 1:
-                    _check_record(lines[-1])
+                records.append(json.loads(line))
+                _check_record(records[-1])
             except (ValueError, RecursionError) as error:
                 raise StoreError(f"{self.file} is damaged in line {number}: restore it, or move it away") from error
-        if not lines:
-            self._write({"format": _FORMAT, "graph": fingerprint})
-            return fingerprint, []
-        if not isinstance(lines[0], dict) or lines[0].get("format") != _FORMAT:
-            raise StoreError(f"{self.file} is no journal of kept nodes of format {_FORMAT}: choose another --journal")
-        return str(lines[0].get("graph")), lines[1:]
+        self._cut(content, len(whole))  # the process died while it wrote; nobody was told that this line is kept
+        return graph, records
+
+    def _cut(self, content: bytes, size: int) -> None:
+        """Shorten the file, whose content was just read, and go to its end."""
+        if size < len(content):
+            self._handle.truncate(size)
+        self._handle.seek(size)
 
     def _write(self, record: dict[str, Any]) -> None:
         place = self._handle.tell()
         try:
-            self._handle.write(json.dumps(record).encode() + b"\n")
+            self._handle.write(_line(record))
             self._handle.flush()
             os.fsync(self._handle.fileno())
         except OSError as error:
@@ -86,6 +95,34 @@ class Journal:
     def close(self) -> None:
         """Give the file free for other processes."""
         self._handle.close()
+
+
+def check_kept(folder: Path) -> None:
+    """Refuse to delete a folder in which a server keeps nodes, or has kept some: no other file holds them."""
+    for file in sorted(folder.rglob(JOURNAL)):  # the runs of several seeds lie in folders of their own
+        if not file.is_file():
+            continue
+        with claim(file) as handle:
+            handle.readline()  # the header, which holds no node
+            if handle.read(1):
+                raise StoreError(
+                    f"{file} holds nodes that a server kept, which would be deleted: move it elsewhere (serve reads it "
+                    f"there with --journal), or delete it yourself"
+                )
+
+
+def _line(record: Mapping[str, Any]) -> bytes:
+    return json.dumps(record).encode() + b"\n"
+
+
+def _graph_of(line: bytes) -> str | None:
+    """Return the graph that a header names; None if this is no header of ours."""
+    try:
+        header = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    graph = header.get("graph") if isinstance(header, dict) and header.get("format") == _FORMAT else None
+    return graph if isinstance(graph, str) else None
 
 
 def _check_record(record: Any) -> None:

@@ -102,6 +102,8 @@ def read_node(node: Any, what: str) -> Any:
         raise GraphError(f"{what} has {len(node)} characters; a name has 1 to {MOST_NAME:,}")
     if isinstance(node, str) and any("\ud800" <= letter <= "\udfff" for letter in node):
         raise GraphError(f"{what} is {shown(node)}, which is half a character: a name must be valid Unicode")
+    if isinstance(node, str) and "\0" in node:  # numpy drops it from the end of a text: the answer were another node's
+        raise GraphError(f"{what} is {shown(node)}, which holds the character NUL: leave it out of names")
     return node
 
 

@@ -7,6 +7,7 @@ import hmac
 import json
 import logging
 import signal
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -375,8 +376,10 @@ def prediction_rows(predictions: Predictions) -> list[dict[str, Any]]:
     return rows
 
 
-def serve(service: Service, *, host: str, port: int) -> None:
+def serve(service: Service, sockets: list[socket.socket]) -> None:
     """Answer requests until SIGTERM or Ctrl-C; requests under way are finished first."""
     import uvicorn
 
-    uvicorn.run(make_app(service), host=host, port=port, log_level="warning", lifespan="on", server_header=False)
+    config = uvicorn.Config(make_app(service), log_level="warning", lifespan="on", server_header=False)
+    with suppress(KeyboardInterrupt):  # uvicorn raises it again when all is finished
+        uvicorn.Server(config).run(sockets)
