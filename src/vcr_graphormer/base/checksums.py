@@ -64,6 +64,16 @@ def check_sizes(folder: Path) -> None:
             )
 
 
+def is_as_recorded(folder: Path, name: str) -> bool:
+    """Return whether a file, named relative to the folder of a run, has the content that the run has recorded of it."""
+    file = folder / name
+    try:
+        entry = _read(folder).get(name) if (folder / CHECKSUMS_FILE).is_file() else None
+    except StoreError:
+        return False
+    return entry is not None and file.is_file() and checksum(file) == entry["checksum"]
+
+
 def problems(folder: Path, saved: Iterable[Path]) -> list[str]:
     """Return a sentence for each file of a run that is not as it was written; none if all are.
 
