@@ -133,6 +133,17 @@ def test_damaged_checksums(folder: Path, text: str) -> None:
     assert "checksums.json" in command("verify", str(folder), code=2)
 
 
+def test_checksums_with_another_text_of_the_same_meaning(folder: Path) -> None:
+    (folder / "café.txt").write_text("mine")
+    record(folder, ["café.txt"])
+    assert problems(folder, saved(folder)) == []
+    file = folder / "checksums.json"
+    file.write_text(file.read_text().replace("\\u00e9", "\\u00E9"))
+    assert problems(folder, saved(folder)) == [
+        f"{file} is not as it was written: its text was changed, but not what it says"
+    ]
+
+
 def test_a_graph_and_tokens_outside_of_the_run(made: Path, tmp_path: Path) -> None:
     run = Run.open(made, "cpu")
     graph = vcr.Graph.open(run.original.save(tmp_path / "graph"))

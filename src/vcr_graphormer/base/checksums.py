@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import StoreError
 from .checks import is_whole
-from .files import checksum, read_json, write_json
+from .files import checksum, json_text, read_json, read_text, write_json
 from .folders import MANIFEST, folder_problems
 
 CHECKSUMS_FILE = "checksums.json"
@@ -84,11 +84,14 @@ def problems(folder: Path, saved: Iterable[Path]) -> list[str]:
     """
     if not (folder / CHECKSUMS_FILE).is_file():
         return [f"{folder} has no {CHECKSUMS_FILE}: it is not finished, or of a version before checksums"]
+    file, sentences = folder / CHECKSUMS_FILE, []
     try:
         entries = _read(folder)
+        # The checksum of this file is of what its text means: \u00e9 and \u00E9 are the same letter.
+        if read_text(file) != json_text(read_json(file)):
+            sentences.append(f"{file} is not as it was written: its text was changed, but not what it says")
     except StoreError as error:
         return [str(error)]
-    sentences = []
     for name, entry in entries.items():
         file = folder / name
         if not file.is_file():
