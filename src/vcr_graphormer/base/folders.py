@@ -26,7 +26,7 @@ _MANIFEST_KEYS = ("kind", "version", "meta", "arrays", "checksum")  # the last i
 _HASH_BLOCK = 1 << 22
 # Folders with fewer bytes are checked faster than a note is written.
 _WORTH_A_NOTE = 1 << 25
-_CHECKS = 2  # version of the checks: raise it when they get stricter, and all folders are checked again
+_CHECKS = 3  # version of the checks: raise it when they get stricter, and all folders are checked again
 _HEADER_TEXT = 10  # where the text of a `.npy` header begins: after six bytes of magic, two of version, two of length
 # Folders that this process has checked, with the state of their files.
 _checked: dict[Path, dict[str, list[int]]] = {}

@@ -29,7 +29,8 @@ def verify(
     if not runs:
         raise StoreError(f"{folder} is neither a run nor token lists nor a saved graph: nothing in it has a checksum")
     compared = [_compare(run) for run in runs]
-    _show(folder, *([item for pair in compared for item in pair[which]] for which in (0, 1)))
+    sentences = [sentence for found, _ in compared for sentence in found]
+    _show(folder, sentences, [file for _, files in compared for file in files])
 
 
 def _runs(folder: Path) -> list[Path]:
