@@ -172,6 +172,20 @@ def test_arrays_that_do_not_belong_together(tmp_path: Path) -> None:
         Graph.open(labelled)
 
 
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_names_of_letters_that_do_not_exist(order: str, tmp_path: Path) -> None:
+    """NumPy maps any numbers as letters; Python's interpreter fails when it makes a text of them."""
+    names = ["a", "", "\U0010ffff"]
+    folder = Graph.from_edges([[0], [1]], num_nodes=3, names=names).save(tmp_path / "graph")
+    letters = np.array(names, dtype=f"{order}U3")
+    put_array(folder, "names", letters)
+    assert np.asarray(Graph.open(folder).names).tolist() == names
+    letters.view(f"{order}u4")[4] = 0x110000
+    put_array(folder, "names", letters)
+    with pytest.raises(StoreError, match=r"names holds the letter number 0x110000; the largest of Unicode is 0x10ffff"):
+        Graph.open(folder)
+
+
 def test_a_failed_overwrite_keeps_the_old_folder(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rename = Path.rename
 
