@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from vcr_graphormer.base.checksums import CHECKSUMS_FILE, _digest
-from vcr_graphormer.base.files import checksum
-from vcr_graphormer.base.folders import MANIFEST, _own_checksum, digest
+from vcr_graphormer.base.files import checksum, json_text
+from vcr_graphormer.base.folders import MANIFEST, _manifest_text, _own_checksum, digest
 
 VALUES: tuple[Any, ...] = (
     *(-1, 0, 1, 2, 59, 60, 2**31, 2**63, -(2**63), 10**30, 1.5, -0.0, 1e308, "x", "", None, [], {}, True, False),
@@ -406,19 +406,19 @@ def fit_checksums(file: Path) -> None:
             file = file.parent / MANIFEST
         if file.name == MANIFEST:
             manifest = json.loads(file.read_text())
-            _put(file, json.dumps({**manifest, "checksum": _own_checksum(manifest)}).encode())
+            _put(file, _manifest_text({**manifest, "checksum": _own_checksum(manifest)}).encode())
         if file.name == "model.safetensors":
             metrics = json.loads((file.parent / "metrics.json").read_text())
             _put(file.parent / "metrics.json", json.dumps({**metrics, "weights": checksum(file)}).encode())
         folder = next(parent for parent in file.parents if (parent / CHECKSUMS_FILE).is_file())
         listed = json.loads((folder / CHECKSUMS_FILE).read_text())
         if file.name == CHECKSUMS_FILE:
-            _put(file, json.dumps({**listed, "checksum": _digest(listed["files"])}).encode())
+            _put(file, json_text({**listed, "checksum": _digest(listed["files"])}).encode())
             return
         for name in listed["files"]:
             size = (folder / name).stat().st_size
             listed["files"][name] = {"bytes": size, "checksum": checksum(folder / name)}
-        _put(folder / CHECKSUMS_FILE, json.dumps({**listed, "checksum": _digest(listed["files"])}).encode())
+        _put(folder / CHECKSUMS_FILE, json_text({**listed, "checksum": _digest(listed["files"])}).encode())
 
 
 class Copy:

@@ -172,6 +172,20 @@ def test_arrays_that_do_not_belong_together(tmp_path: Path) -> None:
         Graph.open(labelled)
 
 
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_names_of_letters_that_do_not_exist(order: str, tmp_path: Path) -> None:
+    """NumPy maps any numbers as letters; Python's interpreter fails when it makes a text of them."""
+    names = ["a", "", "\U0010ffff"]
+    folder = Graph.from_edges([[0], [1]], num_nodes=3, names=names).save(tmp_path / "graph")
+    letters = np.array(names, dtype=f"{order}U3")
+    put_array(folder, "names", letters)
+    assert np.asarray(Graph.open(folder).names).tolist() == names
+    letters.view(f"{order}u4")[4] = 0x110000
+    put_array(folder, "names", letters)
+    with pytest.raises(StoreError, match=r"names holds the letter number 0x110000; the largest of Unicode is 0x10ffff"):
+        Graph.open(folder)
+
+
 def test_a_failed_overwrite_keeps_the_old_folder(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rename = Path.rename
 
@@ -249,6 +263,45 @@ def test_every_flipped_bit_of_a_manifest_is_noticed(saved: Path) -> None:
             Graph.verify(saved)
         flip_bit(saved / "manifest.json", bit)
     Graph.verify(saved)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(b"'<f4'", b"'=f4'"), (b"'<f4'", b"'|f4'"), (b", }", b",\f}"), (b"'descr': ", b"'descr':\t"), (b"}  ", b"} \f")],
+)
+def test_every_change_in_the_header_of_an_array_is_noticed(before: bytes, after: bytes, tmp_path: Path) -> None:
+    """NumPy reads the same array from each of these, and the header is in no checksum."""
+    saved = graphs.karate_club().with_features("degree").save(tmp_path / "graph")
+    content = (saved / "features.npy").read_bytes()
+    (saved / "features.npy").write_bytes(content.replace(before, after, 1))
+    with pytest.raises(StoreError, match=r"features\.npy (does not match its checksum|holds)"):
+        Graph.verify(saved)
+
+
+def test_headers_of_every_order_and_width_are_as_they_were_written(tmp_path: Path) -> None:
+    square = np.arange(6, dtype=np.float32).reshape(2, 3)
+    arrays = {"c": square, "f": np.asfortranarray(square), "none": square[:0], "texts": np.array(["é", "ab"])}
+    folder = folders.write_folder(tmp_path / "folder", "test", 1, arrays, {}, False)
+    folders.verify_folder(folder)
+    content = (folder / "c.npy").read_bytes()
+    start = content.index(b"}") + 1  # other versions of NumPy put fewer or more spaces there
+    (folder / "c.npy").write_bytes(
+        content[:8] + (start + 54).to_bytes(2, "little") + content[10:start] + b" " * 63 + b"\n" + square.tobytes()
+    )
+    with edited_manifest(folder) as manifest:
+        manifest["arrays"]["c"]["bytes"] = start + 64 + square.nbytes
+    folders.verify_folder(folder)
+
+
+def test_a_manifest_with_another_text_of_the_same_meaning_is_noticed(saved: Path) -> None:
+    with edited_manifest(saved) as manifest:
+        manifest["meta"]["name"] = "café"
+    Graph.verify(saved)
+    text = (saved / "manifest.json").read_text()
+    (saved / "manifest.json").write_text(text.replace("\\u00e9", "\\u00E9"))
+    assert Graph.open(saved).name == "café"
+    with pytest.raises(StoreError, match=r"manifest\.json is not as it was written"):
+        Graph.verify(saved)
 
 
 def test_checks_are_remembered_until_a_file_changes(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:

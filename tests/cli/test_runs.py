@@ -131,6 +131,16 @@ def test_the_list(folder: Path) -> None:
     assert "training.epochs" not in text
 
 
+@pytest.mark.parametrize("change", [{"val": 10**400}, {"timings": {"train": 10**400}}])
+def test_numbers_that_no_float_can_hold(change: dict[str, object], folder: Path) -> None:
+    metrics = json.loads((folder / "one" / "metrics.json").read_text())
+    (folder / "one" / "metrics.json").write_text(json.dumps({**metrics, **change}))
+    rows = {row["run"]: row for row in json.loads(run("runs", str(folder), "--json"))["runs"]}
+    assert (rows["one"]["state"], rows["two"]["state"]) == ("damaged", "finished")
+    assert "too large" in rows["one"]["problem"]
+    assert "damaged" in run("runs", str(folder))
+
+
 @pytest.mark.parametrize("sort", ["val", "test", "seconds", "size", "run"])
 def test_orders(folder: Path, sort: str) -> None:
     rows = [row for row in json.loads(run("runs", str(folder), "--sort", sort, "--json"))["runs"] if row["val"]]

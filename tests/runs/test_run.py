@@ -261,3 +261,59 @@ def test_predicting_loads_neither_compiled_loops_nor_explanations(tmp_path: Path
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")
     np.testing.assert_allclose(json.loads(result.stdout), made.predict(["n7"]).probabilities, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("graph", "its graph adjacency, graph features differ. Bring its own token lists back, or delete these"),
+        ("features", "its graph features differ"),
+        ("type", "its setting score_type differ"),
+        ("split", "its training labels, training nodes differ"),
+    ],
+)
+def test_token_lists_of_others_are_refused(run: Run, graph: Graph, change: str, message: str, tmp_path: Path) -> None:
+    """They have the same form, so the model would read them and predict other numbers."""
+    other, train, config = graph, run.split.train, CONFIG.tokens
+    if change == "graph":
+        other = vcr.generate(nodes=150, edges=600, classes=3, features=8, homophily=0.8, seed=1)
+        other = replace(other, labels=graph.labels, class_names=graph.class_names)
+    elif change == "features":
+        other = replace(graph, features=np.asarray(graph.features)[:, ::-1].copy())
+    elif change == "type":
+        config = replace(config, score_type="float16")
+    else:
+        train = train[1:]
+    folder = copied(run, tmp_path)
+    shutil.rmtree(folder / "tokens")
+    vcr.tokenize(other, train, config, folder / "tokens")
+    with pytest.raises(StoreError, match=message):
+        Run.open(folder, "cpu").predict([0])
+
+
+def test_token_lists_that_were_made_again_or_do_not_say_of_what(run: Run, tmp_path: Path) -> None:
+    folder = copied(run, tmp_path)
+    expected = run.predict().probabilities
+    shutil.rmtree(folder / "tokens")
+    opened = Run.open(folder, "cpu")
+    vcr.tokenize(opened.graph, opened.split.train, opened.config.tokens, opened.tokens_folder)
+    np.testing.assert_allclose(opened.predict().probabilities, expected, atol=1e-6)
+    (folder / "checksums.json").unlink()  # as in the first release: only the identity can be compared
+    np.testing.assert_allclose(Run.open(folder, "cpu").predict().probabilities, expected, atol=1e-6)
+    with edited_manifest(folder / "tokens") as manifest:
+        manifest["meta"]["identity"] = {}
+    np.testing.assert_allclose(Run.open(folder, "cpu").predict().probabilities, expected, atol=1e-6)
+
+
+def test_prepared_features_are_compared_as_the_model_reads_them(graph: Graph, tmp_path: Path) -> None:
+    split, folder = Split.random(graph.labels, seed=0), tmp_path / "run"
+    config = replace(CONFIG, data=replace(CONFIG.data, scale="standard"))
+    run = vcr.train(graph, split, config, folder, device="cpu", baselines="none")
+    assert not run.preparation.empty
+    shutil.rmtree(folder / "tokens")
+    vcr.tokenize(run.graph, split.train, run.config.tokens, folder / "tokens")
+    assert len(Run.open(folder, "cpu").predict([0])) == 1
+    shutil.rmtree(folder / "tokens")
+    vcr.tokenize(graph, split.train, run.config.tokens, folder / "tokens")  # of the features as they were given
+    with pytest.raises(StoreError, match="its graph features differ"):
+        Run.open(folder, "cpu").predict([0])

@@ -112,7 +112,9 @@ def test_changed_texts_open_but_are_named(folder: Path) -> None:
     Run.open(folder, "cpu").predict([0])
     assert "config.toml does not match its checksum" in command("verify", str(folder), code=2)
     record(folder, ["config.toml"])
-    assert "thoughts.txt is not of this run: not compared" in command("verify", str(folder))
+    text = command("verify", str(folder))
+    assert "thoughts.txt has no checksum: not compared" in text
+    assert "every file is as it was written, apart from 1 file that has no checksum" in text
     (folder / "history.jsonl").unlink()
     assert "history.jsonl is missing" in command("verify", str(folder), code=2)
 
@@ -133,6 +135,17 @@ def test_damaged_checksums(folder: Path, text: str) -> None:
     assert "checksums.json" in command("verify", str(folder), code=2)
 
 
+def test_checksums_with_another_text_of_the_same_meaning(folder: Path) -> None:
+    (folder / "café.txt").write_text("mine")
+    record(folder, ["café.txt"])
+    assert problems(folder, saved(folder)) == []
+    file = folder / "checksums.json"
+    file.write_text(file.read_text().replace("\\u00e9", "\\u00E9"))
+    assert problems(folder, saved(folder)) == [
+        f"{file} is not as it was written: its text was changed, but not what it says"
+    ]
+
+
 def test_a_graph_and_tokens_outside_of_the_run(made: Path, tmp_path: Path) -> None:
     run = Run.open(made, "cpu")
     graph = vcr.Graph.open(run.original.save(tmp_path / "graph"))
@@ -147,3 +160,50 @@ def test_a_graph_and_tokens_outside_of_the_run(made: Path, tmp_path: Path) -> No
 def test_nothing_to_verify(tmp_path: Path) -> None:
     assert "nothing in it has a checksum" in command("verify", str(tmp_path), code=2)
     assert "nothing in it has a checksum" in command("verify", str(tmp_path / "nowhere"), code=2)
+
+
+def files_below(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.rglob("*") if file.is_file())
+
+
+def check_every_file(folder: Path) -> None:
+    """A flipped bit in any file is found, so the command may say that every file is as it was written."""
+    assert command("verify", str(folder)).endswith(f"{folder}: every file is as it was written\n")
+    for file in files_below(folder):
+        bit = 8 * (file.stat().st_size - 2)
+        flip_bit(file, bit)
+        assert file.name in command("verify", str(folder), code=2)
+        flip_bit(file, bit)
+
+
+def test_files_beside_the_arrays_of_token_lists(made: Path, tmp_path: Path) -> None:
+    graph, store = Run.open(made, "cpu").original, tmp_path / "store"
+    graph.save(tmp_path / "graph")
+    options = ["--out", str(store), "--set", "data.scale=standard", "--set", "tokens.hops=1"]
+    command("tokenize", "--dataset", str(tmp_path / "graph"), *options)
+    graph.extend(features=np.asarray(graph.features)[:1], edges=([150], [0])).save(tmp_path / "later")
+    command("update", str(store), "--dataset", str(tmp_path / "later"), "--out", str(tmp_path / "new"))
+    names = {file.relative_to(store).as_posix() for file in files_below(store)}
+    assert names > {"config.toml", "schema.json", "preparation.json", "stages.json"}
+    assert "rankers/structure/manifest.json" in names
+    check_every_file(store)
+
+
+def test_the_split_beside_a_saved_graph(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    np.savez(tmp_path / "mine" / "split.npz", train=[0, 3], val=[1], test=[2])
+    (tmp_path / "mine" / "edges.csv").write_text("0,1\n1,2\n2,3\n")
+    (tmp_path / "mine" / "labels.csv").write_text("0\n1\n0\n1\n")
+    command("datasets", str(tmp_path / "mine"), "--save", str(tmp_path / "saved"))
+    assert (tmp_path / "saved" / "split.npz").is_file()
+    check_every_file(tmp_path / "saved")
+
+
+def test_files_without_a_checksum_are_named(made: Path, tmp_path: Path) -> None:
+    """Lists that were made in Python, or by an earlier version."""
+    store = Path(shutil.copytree(made / "tokens", tmp_path / "tokens"))
+    np.save(store / "mine.npy", [1])
+    text = command("verify", str(store))
+    assert f"{store / 'stages.json'} has no checksum: not compared" in text
+    assert f"{store / 'mine.npy'} has no checksum: not compared" in text
+    assert text.endswith("every file is as it was written, apart from 2 files that have no checksum\n")

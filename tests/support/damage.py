@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from vcr_graphormer.base.folders import MANIFEST, _own_checksum, digest
+from vcr_graphormer.base.folders import MANIFEST, _manifest_text, _own_checksum, digest
 
 
 @contextmanager
@@ -16,7 +16,7 @@ def edited_manifest(folder: Path) -> Iterator[dict[str, Any]]:
     """The manifest, to be changed; it is written back with a checksum of its own that fits."""
     manifest = json.loads((folder / MANIFEST).read_text())
     yield manifest
-    (folder / MANIFEST).write_text(json.dumps({**manifest, "checksum": _own_checksum(manifest)}))
+    (folder / MANIFEST).write_text(_manifest_text({**manifest, "checksum": _own_checksum(manifest)}))
 
 
 def put_array(folder: Path, name: str, array: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.damage import edited_manifest
 from tests.support.plain import token_config
 from vcr_graphormer import ConfigError, Graph, GraphError, StoreError, TokenStore, generate, tokenize
 from vcr_graphormer.base.patched import Patched
@@ -270,3 +271,17 @@ def test_what_is_refused(store: TokenStore, graphs: tuple[Graph, Graph], tmp_pat
     with pytest.raises(StoreError, match="was not made from this graph"):
         update(store, graph, tmp_path / "x", before=graph)
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("content", [None, "colours"])
+def test_lists_that_do_not_say_how_they_were_asked_for(
+    content: str | None, store: TokenStore, graphs: tuple[Graph, Graph], tmp_path: Path
+) -> None:
+    before, graph = graphs
+    folder = Path(shutil.copytree(store.path, tmp_path / "tokens"))
+    with edited_manifest(folder) as manifest:
+        del manifest["meta"]["identity"]["setting content"]
+        if content is not None:
+            manifest["meta"]["identity"]["setting content"] = content
+    with pytest.raises(StoreError, match=r"does not say which tokens\.content .* Tokenize again"):
+        update(TokenStore.open(folder), graph, tmp_path / "x", before=before)

@@ -112,7 +112,13 @@ def test_stores_of_older_versions_are_refused_otherwise(name: str, value: Any, s
         ("content_ids", lambda ids: np.where(ids == ids[0, 0], -2, ids).astype(np.int32), "content_ids holds -2"),
         ("content_ids", lambda ids: ids.astype(np.int64), "content_ids is <i8"),
         ("content_ids", lambda ids: ids.astype(">i4"), "content_ids is >i4"),
-        ("content_ids", lambda ids: ids[:, :1], r"content_scores is <f4\[34, 2\]; it must be float32\[34, 1\]"),
+        ("content_ids", lambda ids: ids[:, :1], r"content_ids is <i4\[34, 1\]; it must be int32\[34, 2\]"),
+        (
+            "content_scores",
+            lambda scores: scores[:, :1],
+            r"content_scores is <f4\[34, 1\]; it must be float32\[34, 2\]",
+        ),
+        ("structure_ids", lambda ids: ids[0, 0], "structure_ids has 0 dimensions; it must have 2"),
         ("structure_scores", lambda scores: scores * np.float32("nan"), "structure_scores must be finite"),
         ("structure_assignment", lambda ids: ids + 2_000_000, "structure_assignment holds 200000"),
         ("structure_assignment", lambda ids: ids[:5], r"structure_assignment is <i4\[5\]"),
@@ -148,7 +154,61 @@ def test_settings_that_no_version_wrote_are_refused(store: TokenStore, name: str
         TokenStore.open(store.path)
 
 
-@pytest.mark.parametrize(("name", "value"), [("kinds", [["a"]]), ("kinds", 3), ("identity", [1])])
+@pytest.mark.parametrize(("name", "value"), [("structure_tokens", 10**8), ("content_tokens", 0), ("content_tokens", 3)])
+def test_settings_of_lists_of_another_width_are_refused(store: TokenStore, name: str, value: int) -> None:
+    """Memory and models are measured by the settings, loops run over the arrays."""
+    with edited_manifest(store.path) as manifest:
+        manifest["meta"]["config"][name] = value
+    with pytest.raises(
+        StoreError, match=rf"tokens is damaged: .*_ids is <i4\[34, \d\]; it must be int32\[34, {value}\]"
+    ):
+        TokenStore.open(store.path)
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+def test_lists_that_all_have_another_width_are_refused(store: TokenStore, change: int) -> None:
+    for part in ("ids", "scores", "shared"):
+        array = np.array(store.arrays[f"content_{part}"])
+        put_array(store.path, f"content_{part}", array[:, :1] if change < 0 else np.concatenate([array, array], 1))
+    with pytest.raises(StoreError, match=r"content_ids is <i4\[34, [14]\]; it must be int32\[34, 2\]"):
+        TokenStore.open(store.path)
+
+
+@pytest.mark.parametrize("name", ["links_reserve", "nearest_reserve"])
+@pytest.mark.parametrize("width", [0, 2, 30])
+def test_a_reserve_of_another_width_is_refused(name: str, width: int, tmp_path: Path) -> None:
+    config = token_config(hops=1, content_tokens=0, link_tokens=2, nearest_tokens=2, structure_tokens=3, distinct=True)
+    made = tokenize(graphs.karate_club().with_features("degree"), None, config, tmp_path / "tokens")
+    assert made.arrays[name].shape == (34, 5 if name == "links_reserve" else 7)
+    put_array(made.path, name, np.zeros((34, width), np.int32))
+    with pytest.raises(StoreError, match=rf"{name} is <i4\[34, {width}\]; it must be int32\[34, [57]\]"):
+        TokenStore.open(made.path)
+
+
+COUNTS = {"nodes": 30, "new": 4, "changed": 0, "updates": 1, "refresh": "new"}
+
+
+@pytest.mark.parametrize(
+    "growth",
+    [
+        *(5, None, [1], {"nodes": "x", "new": "y"}, {"nodes": 3}),
+        *({**COUNTS, name: value} for name in ("nodes", "new") for value in (float("inf"), 10**400, -1, True)),
+        {**COUNTS, "refresh": 3},
+    ],
+)
+def test_growth_that_no_version_wrote_is_refused(store: TokenStore, growth: Any) -> None:
+    with edited_manifest(store.path) as manifest:
+        manifest["meta"]["growth"] = COUNTS
+    assert TokenStore.open(store.path).growth == COUNTS
+    with edited_manifest(store.path) as manifest:
+        manifest["meta"]["growth"] = growth
+    with pytest.raises(StoreError, match=r"tokens is damaged: its growth.*Tokenize again"):
+        TokenStore.open(store.path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("kinds", [["a"]]), ("kinds", 3), ("identity", [1]), ("identity", {"setting content": 3})]
+)
 def test_damaged_meta(store: TokenStore, name: str, value: Any) -> None:
     with edited_manifest(store.path) as manifest:
         manifest["meta"][name] = value

@@ -1,4 +1,7 @@
-"""`checksums.json` of a run: size and hash of each of its files, so that a changed bit is found."""
+"""`checksums.json` of a run: size and hash of each of its files, so that a changed bit is found.
+
+Graphs and token lists may have one for the files beside their arrays, which are in no manifest.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ from typing import Any
 
 from ..errors import StoreError
 from .checks import is_whole
-from .files import checksum, read_json, write_json
-from .folders import MANIFEST, folder_problems
+from .files import checksum, json_text, read_json, read_text, write_json
+from .folders import MANIFEST, folder_problems, read_manifest
 
 CHECKSUMS_FILE = "checksums.json"
 _VERSION = 1
@@ -64,6 +67,16 @@ def check_sizes(folder: Path) -> None:
             )
 
 
+def is_as_recorded(folder: Path, name: str) -> bool:
+    """Return whether a file, named relative to the folder of a run, has the content that the run has recorded of it."""
+    file = folder / name
+    try:
+        entry = _read(folder).get(name) if (folder / CHECKSUMS_FILE).is_file() else None
+    except StoreError:
+        return False
+    return entry is not None and file.is_file() and checksum(file) == entry["checksum"]
+
+
 def problems(folder: Path, saved: Iterable[Path]) -> list[str]:
     """Return a sentence for each file of a run that is not as it was written; none if all are.
 
@@ -74,24 +87,66 @@ def problems(folder: Path, saved: Iterable[Path]) -> list[str]:
     """
     if not (folder / CHECKSUMS_FILE).is_file():
         return [f"{folder} has no {CHECKSUMS_FILE}: it is not finished, or of a version before checksums"]
+    return [*_own_problems(folder), *(sentence for path in saved for sentence in saved_problems(path))]
+
+
+def _own_problems(folder: Path) -> list[str]:
+    """Return a sentence for each file in `checksums.json` that is not as it was written, or for that file itself."""
+    file, sentences = folder / CHECKSUMS_FILE, []
     try:
         entries = _read(folder)
+        # The checksum of this file is of what its text means: \u00e9 and \u00E9 are the same letter.
+        if read_text(file) != json_text(read_json(file)):
+            sentences.append(f"{file} is not as it was written: its text was changed, but not what it says")
     except StoreError as error:
         return [str(error)]
-    sentences = []
     for name, entry in entries.items():
         file = folder / name
         if not file.is_file():
             sentences.append(f"{file} is missing")
         elif file.stat().st_size != entry["bytes"] or checksum(file) != entry["checksum"]:
             sentences.append(f"{file} does not match its checksum: it was changed or damaged after it was written")
-    return [*sentences, *(sentence for path in saved for sentence in folder_problems(path))]
+    return sentences
 
 
-def unrecorded(folder: Path) -> list[Path]:
-    """Return files in a run folder that it did not write."""
-    entries = _read(folder)
-    return [folder / name for name in run_files(folder) if name not in entries]
+def saved_problems(folder: Path) -> list[str]:
+    """Return a sentence for each file of a graph or of token lists that is not as it was written; none if all are.
+
+    Saved folders inside, such as the rankers of token lists, are compared too.
+    """
+    own = _own_problems(folder) if (folder / CHECKSUMS_FILE).is_file() else []
+    inside = (sentence for path in _saved_inside(folder) for sentence in folder_problems(path))
+    return [*folder_problems(folder), *own, *inside]
+
+
+def _saved_inside(folder: Path) -> list[Path]:
+    """Return the saved folders in a saved folder. Names that begin with a dot are of jobs that run, or were killed."""
+    return [file.parent for file in _visible(folder) if file.name == MANIFEST and file.parent != folder]
+
+
+def _visible(folder: Path) -> list[Path]:
+    files = (file for file in sorted(folder.rglob("*")) if file.is_file())
+    return [file for file in files if not any(part.startswith(".") for part in file.relative_to(folder).parts)]
+
+
+def without_checksum(folder: Path) -> list[Path]:
+    """Return files in the folder of a sound graph or of sound token lists that `saved_problems` does not compare."""
+    known = {folder / CHECKSUMS_FILE}
+    if (folder / CHECKSUMS_FILE).is_file():
+        known |= {folder / name for name in _read(folder)}
+    for path in (folder, *_saved_inside(folder)):
+        known |= {path / MANIFEST, *(path / f"{name}.npy" for name in read_manifest(path)["arrays"])}
+    return [file for file in _visible(folder) if file not in known]
+
+
+def unrecorded(folder: Path, saved: Iterable[Path]) -> list[Path]:
+    """Return files in a sound run folder, and in the folders of graph and token lists, that have no checksum."""
+    recorded = {folder / name for name in _read(folder)}
+    elsewhere = [path for path in saved if (path / MANIFEST).is_file()]
+    own = [folder / name for name in run_files(folder)]
+    own = [file for file in own if not any(file.is_relative_to(path) for path in elsewhere)]
+    found = [*own, *(file for path in elsewhere for file in without_checksum(path))]
+    return [file for file in found if file not in recorded]
 
 
 def _read(folder: Path) -> dict[str, dict[str, Any]]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import GraphError, StoreError
 from .checks import Array, is_whole
-from .files import _cannot_write, read_json, replace_file, write_array, write_json
+from .files import _cannot_write, read_json, read_text, replace_file, write_array, write_json
 from .mapping import MapMode, map_array
 
 MANIFEST = "manifest.json"
@@ -26,7 +26,8 @@ _MANIFEST_KEYS = ("kind", "version", "meta", "arrays", "checksum")  # the last i
 _HASH_BLOCK = 1 << 22
 # Folders with fewer bytes are checked faster than a note is written.
 _WORTH_A_NOTE = 1 << 25
-_CHECKS = 2  # version of the checks: raise it when they get stricter, and all folders are checked again
+_CHECKS = 3  # version of the checks: raise it when they get stricter, and all folders are checked again
+_HEADER_TEXT = 10  # where the text of a `.npy` header begins: after six bytes of magic, two of version, two of length
 # Folders that this process has checked, with the state of their files.
 _checked: dict[Path, dict[str, list[int]]] = {}
 
@@ -194,7 +195,11 @@ def write_manifest(
     manifest = {"kind": kind, "version": version, "meta": dict(meta), "arrays": entries}
     manifest["checksum"] = _own_checksum(manifest)
     with replace_file(folder / MANIFEST) as temporary:
-        temporary.write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
+        temporary.write_text(_manifest_text(manifest), encoding="utf-8")
+
+
+def _manifest_text(manifest: Mapping[str, Any]) -> str:
+    return json.dumps(manifest, indent=1, sort_keys=True)
 
 
 def _own_checksum(manifest: Mapping[str, Any]) -> str:
@@ -211,12 +216,15 @@ def verify_folder(path: str | Path) -> None:
 
 def folder_problems(path: str | Path) -> list[str]:
     """Return a sentence for each file of a saved folder that does not match its checksum; none if all do."""
+    manifest_file, sentences = Path(path) / MANIFEST, []
     try:
-        entries = read_manifest(path)["arrays"]
+        manifest = read_manifest(path)
+        # Its own checksum is of what the text means: \u00e9 and \u00E9 are the same letter.
+        if read_text(manifest_file) != _manifest_text(manifest):
+            sentences.append(f"{manifest_file} is not as it was written: its text was changed, but not what it says")
     except StoreError as error:
         return [str(error)]
-    sentences = []
-    for name, entry in entries.items():
+    for name, entry in manifest["arrays"].items():
         file = Path(path) / f"{name}.npy"
         try:
             array = open_array(file, entry)
@@ -228,13 +236,17 @@ def folder_problems(path: str | Path) -> list[str]:
 
 
 def _has_usual_header(file: Path, array: Array) -> bool:
-    """Return whether the bytes before the array are those that `write_array` writes; they are in no checksum."""
-    with io.BytesIO() as header:
-        np.lib.format.write_array(header, np.empty((0,), array.dtype), allow_pickle=False)
-        prefix = header.getvalue()[:8]
+    """Return whether the bytes before the array are those that `write_array` writes; they are in no checksum.
+
+    Versions of NumPy differ only in the number of spaces that they put behind the text.
+    """
+    with io.BytesIO() as stream:
+        np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(array))
+        usual = stream.getvalue()
     with file.open("rb") as handle:
         start = handle.read(file.stat().st_size - array.nbytes)
-    return start[:8] == prefix and start[-1:] == b"\n" and set(start[start.rindex(b"}") + 1 : -1]) <= {ord(" ")}
+    text, wanted = (header[_HEADER_TEXT:-1].rstrip(b" ") for header in (start, usual))
+    return start[: _HEADER_TEXT - 2] == usual[: _HEADER_TEXT - 2] and start[-1:] == b"\n" and text == wanted
 
 
 def is_intact(path: Path) -> bool:

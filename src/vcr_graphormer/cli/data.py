@@ -38,6 +38,7 @@ def datasets(
     if name is None and config is None and save is None and not override:
         _list_datasets(Path(chosen.root))
         return
+    from ..base.checksums import record
     from ..data.catalogue import find_dataset
     from ..data.datasets import load_data, load_splits
 
@@ -51,6 +52,7 @@ def datasets(
         graph.save(save)
         if split is not None and find_dataset(chosen.dataset) is None and load_splits(chosen.dataset, graph=graph):
             split.save(save / "split.npz", graph.num_nodes)  # the user's own split stays with the graph
+            record(save, ["split.npz"])
         say(f"saved to {save}; read it again with: vcr-graphormer datasets {quoted(save)}")
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..runs.config import Config
 
 SETTINGS_FILE = "config.toml"  # beside token lists, as in a run: how to read a later state of the data
+STAGES_FILE = "stages.json"  # what the token lists cost
 
 
 def update(
@@ -98,8 +99,10 @@ def keep_source(folder: Path, config: Config, *, source: Graph, preparation: Pre
     """Write beside token lists how their graph was read and prepared, so that a later state can be read alike."""
     from dataclasses import replace
 
+    from ..base.checksums import record
     from ..base.files import replace_file, write_json
     from ..data.columns.matching import schema_of
+    from ..data.columns.preparation import PREPARATION_FILE
     from ..data.columns.schema import SCHEMA_FILE
     from ..data.datasets import with_absolute_paths
     from ..runs.config import to_toml
@@ -109,3 +112,6 @@ def keep_source(folder: Path, config: Config, *, source: Graph, preparation: Pre
     write_json(folder / SCHEMA_FILE, schema_of(source).to_dict())
     if preparation is not None:
         preparation.save(folder)
+    # The manifest knows the arrays only; `verify` finds a changed bit in these files by their own checksums.
+    beside = (SETTINGS_FILE, SCHEMA_FILE, PREPARATION_FILE, STAGES_FILE)
+    record(folder, [name for name in beside if (folder / name).is_file()])

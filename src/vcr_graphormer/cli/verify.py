@@ -18,15 +18,19 @@ def verify(
     ],
 ) -> None:
     """Compare every file of a run, of token lists or of a graph with its checksum."""
-    from ..base.folders import MANIFEST, folder_problems
+    from ..base.checksums import saved_problems, without_checksum
+    from ..base.folders import MANIFEST
 
     if (folder / MANIFEST).is_file():
-        _show(folder, folder_problems(folder))
+        sentences = saved_problems(folder)
+        _show(folder, sentences, [] if sentences else without_checksum(folder))
         return
     runs = _runs(folder)
     if not runs:
         raise StoreError(f"{folder} is neither a run nor token lists nor a saved graph: nothing in it has a checksum")
-    _show(folder, [sentence for run in runs for sentence in _problems(run)])
+    compared = [_compare(run) for run in runs]
+    sentences = [sentence for found, _ in compared for sentence in found]
+    _show(folder, sentences, [file for _, files in compared for file in files])
 
 
 def _runs(folder: Path) -> list[Path]:
@@ -36,8 +40,8 @@ def _runs(folder: Path) -> list[Path]:
     return [file.parent for file in (folder / RUN_FILE, *sorted(folder.glob(f"*/{RUN_FILE}"))) if file.is_file()]
 
 
-def _problems(folder: Path) -> list[str]:
-    """Return a sentence for each file of a run that is not as it was written; print which files it does not know."""
+def _compare(folder: Path) -> tuple[list[str], list[Path]]:
+    """Return a sentence for each file of a run that is not as it was written, and the files without a checksum."""
     from ..base.checksums import problems, unrecorded
     from ..runs.run import Run
 
@@ -45,18 +49,18 @@ def _problems(folder: Path) -> list[str]:
         run = Run.open(folder, "cpu")
         saved = [folder / str(run.about["graph"]), run.tokens_folder] if run.has_graph else []
         sentences = problems(folder, saved)
+        return sentences, [] if sentences else unrecorded(folder, saved)
     except StoreError as error:
         # It does not even open. Say so, and what else is wrong.
-        return [str(error), *(sentence for sentence in problems(folder, []) if sentence != str(error))]
-    if not sentences:
-        for file in unrecorded(folder):
-            say(f"{file} is not of this run: not compared")
-    return sentences
+        return [str(error), *(sentence for sentence in problems(folder, []) if sentence != str(error))], []
 
 
-def _show(folder: Path, sentences: list[str]) -> None:
+def _show(folder: Path, sentences: list[str], unknown: list[Path]) -> None:
     for sentence in sentences:
         say_error(sentence)
     if sentences:
         raise typer.Exit(FAILED)
-    say(f"{folder}: every file is as it was written")
+    for file in unknown:
+        say(f"{file} has no checksum: not compared")
+    files = "1 file that has" if len(unknown) == 1 else f"{len(unknown)} files that have"
+    say(f"{folder}: every file is as it was written" + (f", apart from {files} no checksum" if unknown else ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -18,6 +19,7 @@ from .tasks import TASKS
 
 Features: TypeAlias = NDArray[np.floating[Any]] | sp.csr_matrix
 _ROWS_AT_ONCE = 1 << 16  # bounds the memory of a check of mapped features
+_TEXTS_AT_ONCE = 1 << 16
 _ARCS_AT_ONCE = 1 << 20  # arcs of a saved graph checked at a time: what is made of them stays in the processor's cache
 
 _MOST_CHECKS = 8  # threads that do so; chosen by hand
@@ -363,6 +365,17 @@ def check_range(array: Array, least: int, most: int, *, name: str) -> None:
     if array.size and not (least <= array.min() and array.max() <= most):
         wrong = array.min() if array.min() < least else array.max()
         raise GraphError(f"{name} holds {wrong}; it must be {least} to {most}")
+
+
+def check_letters(texts: Array, *, name: str) -> None:
+    """Refuse texts from a file with a number that is no letter of Unicode: Python could not read them as texts."""
+    if not texts.dtype.itemsize:
+        return  # all of them are empty
+    for start in range(0, len(texts), _TEXTS_AT_ONCE):
+        part = np.ascontiguousarray(texts[start : start + _TEXTS_AT_ONCE])
+        most = part.view(f"{texts.dtype.byteorder}u4").max(initial=0)
+        if most > sys.maxunicode:
+            raise GraphError(f"{name} holds the letter number {most:#x}; the largest of Unicode is {sys.maxunicode:#x}")
 
 
 def all_finite(array: Array) -> bool:

@@ -29,6 +29,7 @@ from .contract import (
     check_edge_weight,
     check_feature_names,
     check_features,
+    check_letters,
     check_names,
     check_sparse,
 )
@@ -315,6 +316,8 @@ class Graph:
                 raise GraphError(f"labels is {found}; for {self.task} it must be {right}")
         if self.names is not None and (self.names.dtype.kind != "U" or self.names.ndim != 1):
             raise GraphError(f"names is {self.names.dtype.str}; it must be texts")
+        if self.names is not None:
+            check_letters(self.names, name="names")
         check_class_names(self.class_names, self.labels, self.task)
 
     def close(self) -> None:

@@ -211,7 +211,8 @@ def _read(path: Path) -> ListedRun:
         scores = {part: None if math.isnan(metrics[part]) else metrics[part] for part in ("val", "test")}
         about = {"dataset": str(metrics["dataset"]), "metric": str(metrics["metric"]), **scores}
         return replace(run, state=FINISHED, seconds=float(sum(metrics["timings"].values())), **about)
-    except (VCRError, OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (VCRError, OSError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        # The last is for whole numbers of hundreds of digits, which JSON allows and no float can hold.
         text = f"{type(error).__name__}: {error}" if not isinstance(error, VCRError) else str(error)
         return replace(run, state=DAMAGED, problem=text)
 

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from .. import __version__
 from ..base.checks import Array, is_whole, misfit
-from ..base.checksums import check_sizes
+from ..base.checksums import CHECKSUMS_FILE, check_sizes, is_as_recorded
 from ..base.files import checksum, read_json
+from ..base.folders import MANIFEST, differences
 from ..base.jobs import Progress
 from ..base.problems import Problems
 from ..base.progress import bars
@@ -312,7 +313,34 @@ class Run:
             raise StoreError(
                 f"{self.path} has no token store: {self.tokens_folder} is missing. Bring it back, or train again"
             )
-        return TokenStore.open(self.tokens_folder)
+        store = TokenStore.open(self.tokens_folder)
+        # An unfinished run has no lists to be wrong about: `tokenize` makes them, or refuses those of others.
+        if self.finished and (self.path / self.about["graph"]).is_dir():
+            self._check_own(store)
+        return store
+
+    def _check_own(self, store: TokenStore) -> None:
+        """Refuse token lists of another graph, split or configuration; stores that do not say what they are pass."""
+        if not store.identity or is_as_recorded(self.path, f"{self.about['tokens']}/{MANIFEST}"):
+            return  # the very lists of the training; this spares the hash of prepared features
+        from ..tokens.adapt import adapt_tokens
+        from ..tokens.build import make_identity
+
+        train = np.unique(self.split.train)
+        config = adapt_tokens(self.config.tokens, self.graph, train)
+        own = make_identity(self.graph, train, config=config, settings=store.settings)
+        known = (
+            own.keys() & store.identity.keys()
+        )  # not those of the user's own kinds, nor what is younger than a store
+        if not (self.preparation.empty or (self.path / CHECKSUMS_FILE).is_file()):
+            known.discard("graph features")  # earlier versions may have rounded otherwise when they prepared them
+        different = differences(own, store.identity)
+        if different := [name for name in different if name in known or name.startswith("setting ")]:
+            raise StoreError(
+                f"{store.path} is not what {self.path} was trained with: its {', '.join(different)} differ. Bring its "
+                f"own token lists back, or delete these and make its own again by tokenize(run.graph, run.split.train, "
+                f"run.config.tokens, run.tokens_folder)"
+            )
 
     @property
     def precision(self) -> torch.dtype:

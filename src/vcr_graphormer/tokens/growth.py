@@ -36,6 +36,7 @@ from ..ranking.nearest import FeatureRanker
 from ..ranking.pagerank import Ranker
 from ..ranking.ranker import Ranking, check_ranking
 from .build import make_identity, tokenize
+from .config import CONTENTS
 from .distinct import leave_repeats_out, places_before
 from .hops import Step, take_rows, to_type
 from .kinds import CONTENT, STRUCTURE, Kind, kinds_of
@@ -347,7 +348,7 @@ def update(
         refresh = choose_refresh(growth, refresh)
         _check_before(store, growth.before)
     train = training_nodes(store)
-    given = replace(store.settings, content=store.identity["setting content"])
+    given = replace(store.settings, content=_asked_content(store))
     if refresh == ALL:
         return tokenize(graph, train, given, out, threads=threads, progress=progress)
     folder, show = Path(out), progress or (lambda *_: None)
@@ -433,6 +434,17 @@ def training_nodes(store: TokenStore) -> NDArray[np.int64] | None:
     if store.settings.content != "labels" or not store.settings.content_tokens:
         return None
     return np.flatnonzero(np.asarray(store.assignment("content")) >= 0)
+
+
+def _asked_content(store: TokenStore) -> str:
+    """Return the setting `content` that the lists were asked for with, which may be `auto`."""
+    content = store.identity.get("setting content")
+    if content not in CONTENTS:
+        raise StoreError(
+            f"{store.path} does not say which tokens.content it was asked for with: its identity has {content!r}, not "
+            f"{', '.join(CONTENTS[:-1])} or {CONTENTS[-1]}. Tokenize again"
+        )
+    return content
 
 
 def _check_before(store: TokenStore, before: Graph) -> None:

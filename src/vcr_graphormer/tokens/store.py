@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..base.checks import REMOVED, is_whole, without_removed
+from ..base.checks import REMOVED, is_whole, misfit, without_removed
 from ..base.folders import MANIFEST, check_once, differences, open_folder, verify_folder
 from ..base.machine import default_threads, format_bytes
 from ..base.mapping import Closed, map_array
@@ -18,12 +18,15 @@ from ..data.tasks import MOST_GAPPY_ID
 from ..errors import ConfigError, GraphError, StoreError
 from .config import TokenConfig
 from .distinct import places_before
-from .kinds import CONTENT, OPTIONAL
+from .kinds import CONTENT, OPTIONAL, kinds_of
 from .lists import COARSE, SPARSE_PARTS, TokenLists
 
 FORMAT_VERSION = 1
 KIND = "token store"
 _HOPS_AT_ONCE = 4  # hops, most of the bytes of a store, that are checked together; chosen by hand
+_COUNTS = ("nodes", "new", "changed", "updates")
+_GROWTH = {**dict.fromkeys(_COUNTS, int), "refresh": str}  # what `update` writes
+_MOST_COUNTED = 1 << 62  # no graph has more nodes; Python cannot multiply numbers of hundreds of digits by a float
 ALWAYS = ("structure", "content")  # kinds whose arrays every store has, even without tokens
 
 
@@ -61,28 +64,34 @@ class TokenStore(TokenLists):
         missing |= {f"{kind}_{part}" for kind in kinds for part in ("ids", "scores", "assignment")} - arrays.keys()
         if missing:
             raise StoreError(f"{folder} is damaged: its manifest lacks {', '.join(sorted(missing))}")
-        if not isinstance(meta["identity"], dict):
-            raise StoreError(f"{folder} is damaged: its identity is {meta['identity']!r}")
+        if problem := misfit(meta["identity"], {"*": str}, "its identity"):
+            raise StoreError(f"{folder} is damaged: {problem}")
         gone = {f"setting {name}" for name in REMOVED["tokens"]}
         identity = {name: value for name, value in meta["identity"].items() if name not in gone}
         store = cls(config=config, arrays=arrays, more_kinds=more_kinds, path=folder, identity=identity)
-        store = replace(store, growth=dict(meta.get("growth", {})))
+        store = replace(store, growth=_stored_growth(meta.get("growth", {}), folder))
         check_once(folder, lambda: store._check_arrays(kinds))
         return store
 
     def _check_arrays(self, kinds: list[str]) -> None:
         """Refuse arrays that do not fit together, before a model or a compiled loop reads them."""
-        num_nodes, arrays = len(self.arrays["structure_ids"]), self.arrays
+        arrays, widths = self.arrays, {kind.name: kind.count(self.settings) for kind in kinds_of(self.settings)}
+        for name in (f"{kind}_ids" for kind in kinds):
+            if arrays[name].ndim != 2:
+                raise GraphError(f"{name} has {arrays[name].ndim} dimensions; it must have 2")
+        num_nodes = len(arrays["structure_ids"])
         for kind in kinds:
             ids, scores, assignment = (arrays[f"{kind}_{part}"] for part in ("ids", "scores", "assignment"))
-            check_form(ids, "int32", (num_nodes, ids.shape[-1]), name=f"{kind}_ids")
+            # No setting tells the width of the user's own kinds.
+            check_form(ids, "int32", (num_nodes, widths.get(kind, int(ids.shape[1]))), name=f"{kind}_ids")
             check_form(scores, self.settings.score_type, ids.shape, name=f"{kind}_scores")
             check_form(assignment, "int32", (num_nodes,), name=f"{kind}_assignment")
             check_range(ids, -1, num_nodes - 1, name=f"{kind}_ids")
             check_range(assignment, -1, max(num_nodes, MOST_GAPPY_ID), name=f"{kind}_assignment")
             if not all_finite(scores):
                 raise GraphError(f"{kind}_scores must be finite")
-        for kind, width in places_before(self.layout.counts, self.settings).items():
+        before = places_before(self.layout.counts, self.settings)
+        for kind, width in before.items():
             shared = self.shared(kind)
             if shared is None or shared.dtype != self.scores(kind).dtype or shared.shape != (num_nodes, width):
                 raise GraphError(f"its lists are distinct, but {kind}_shared is not as it must be")
@@ -91,8 +100,9 @@ class TokenStore(TokenLists):
         if COARSE in arrays:
             check_form(arrays[COARSE], "int32", (num_nodes,), name=COARSE)
             check_range(arrays[COARSE], 0, num_nodes - 1, name=COARSE)
-        for name in [f"{kind}_reserve" for kind in kinds if f"{kind}_reserve" in arrays]:
-            check_form(arrays[name], "int32", (num_nodes, arrays[name].shape[-1]), name=name)
+        for kind, name in [(kind, f"{kind}_reserve") for kind in kinds if f"{kind}_reserve" in arrays]:
+            width = self.layout.counts[kind] + before.get(kind, 0)
+            check_form(arrays[name], "int32", (num_nodes, width), name=name)
             check_range(arrays[name], -1, num_nodes - 1, name=name)
         hops = []
         for number in range(1, self.num_hops + 1):  # stops at the first one that is missing: a file may name any number
@@ -153,6 +163,18 @@ def _stored_kinds(kinds: Any, folder: Path) -> tuple[tuple[str, bool], ...]:
     if not all(isinstance(pair, list) and [type(value) for value in pair] == [str, bool] for pair in pairs):
         raise StoreError(f"{folder} is damaged: its kinds are {kinds!r}")
     return tuple((name, left_out) for name, left_out in pairs)
+
+
+def _stored_growth(growth: Any, folder: Path) -> dict[str, Any]:
+    """Return what `update` says about lists that it brought up to date, empty for others; refuse other values."""
+    if growth == {}:
+        return {}
+    problem = misfit(growth, _GROWTH, "its growth")
+    wrong = [] if problem else [name for name in _COUNTS if not 0 <= growth[name] <= _MOST_COUNTED]
+    if problem or wrong:
+        problem = problem or f"its growth.{wrong[0]} is {growth[wrong[0]]!r:.50}; it must be 0 to 2**62"
+        raise StoreError(f"{folder} is damaged: {problem}. Tokenize again")
+    return dict(growth)
 
 
 def _stored_settings(config: Any, folder: Path) -> tuple[dict[str, Any], TokenConfig]:
