@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pymetis
@@ -152,7 +153,12 @@ def test_seeds_that_metis_takes_are_given_as_they_are(monkeypatch: pytest.Monkey
     """Else clusters that were made before would be others."""
     seeds: list[int] = []
     options = pymetis.Options
-    monkeypatch.setattr(pymetis, "Options", lambda seed: seeds.append(seed) or options(seed=seed))
+
+    def note(seed: int) -> Any:
+        seeds.append(seed)
+        return options(seed=seed)
+
+    monkeypatch.setattr(pymetis, "Options", note)
     graph = generate(50, 200, classes=3, seed=1)
     for seed in (0, 7, 2**31, 2**32, 2**63 - 2, 2**63 - 1):
         structure_connections(graph, 3, seed=seed)
