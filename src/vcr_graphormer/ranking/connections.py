@@ -64,6 +64,18 @@ class Connections:
         return f"Connections({self.count} super nodes, {members:,} of {len(self.assignment):,} nodes connected)"
 
 
+def connections_of(connections: Any, num_nodes: int) -> Connections:
+    """Return the connections that a caller gives, or none for None; refuse anything else, such as a list of sources."""
+    if connections is None:
+        return no_connections(num_nodes)
+    if not isinstance(connections, Connections):
+        raise GraphError(
+            f"connections is a {type(connections).__name__}; it must be Connections, or None for none: give nodes to "
+            f"rank by sources="
+        )
+    return connections.check(num_nodes)
+
+
 def no_connections(num_nodes: int) -> Connections:
     """Return connections without any super node: the graph as it is."""
     return Connections(np.full(num_nodes, -1, dtype=np.int32), 0)
