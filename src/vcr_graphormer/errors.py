@@ -42,7 +42,7 @@ ClusterError = DaskError
 RanksError = ProcessError
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> ConfigError:
+def unknown_name(kind: str, name: object, known: Iterable[str]) -> ConfigError:
     """Return the error for an unknown name; it suggests the nearest known one.
 
     >>> print(unknown_name("dataset", "PubMedd", ["PubMed", "CS"]))
@@ -50,6 +50,6 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> ConfigError:
     """
     names = list(known)
     by_lower_case = {candidate.lower(): candidate for candidate in names}
-    nearest = difflib.get_close_matches(name.lower(), by_lower_case, n=1, cutoff=_LEAST_SIMILARITY)
+    nearest = difflib.get_close_matches(str(name).lower(), by_lower_case, n=1, cutoff=_LEAST_SIMILARITY)
     hint = f"; did you mean '{by_lower_case[nearest[0]]}'?" if nearest else ""
     return ConfigError(f"unknown {kind} '{name}'{hint} (known: {', '.join(names)})")

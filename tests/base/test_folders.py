@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import vcr_graphormer as vcr
 from tests.support import graphs
 from tests.support.damage import edited_manifest, flip_bit, put_array
 from vcr_graphormer import Graph, StoreError
@@ -335,3 +336,19 @@ def test_no_note_can_be_written(saved: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(folders, "write_json", fail)
     assert Graph.open(saved).num_nodes == 34
     assert not (saved / ".checked.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        (None, "the path is None; it must be a text or a Path"),
+        (5, "the path is 5; it must be a text or a Path"),
+        ("a\0b", r"the path 'a\\x00b' holds a null character: take another name"),
+        ("a" * 260, "cannot use aaa.*: File name too long"),
+    ],
+)
+def test_paths_that_are_none(path: Any, message: str) -> None:
+    graph = vcr.generate(10, 20, classes=2, seed=0)
+    for use in (graph.save, Graph.open, vcr.TokenStore.open, vcr.Run.open, lambda out: vcr.tokenize(graph, out=out)):
+        with pytest.raises(StoreError, match=message):
+            use(path)

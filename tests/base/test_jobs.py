@@ -1,12 +1,16 @@
 """A job's folder: claimed once, trusted only where checksums match, clean when done."""
 
+import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from vcr_graphormer import StoreError
+from vcr_graphormer.base import files
 from vcr_graphormer.base.folders import Digest, digest
 from vcr_graphormer.base.jobs import JobFolder
 
@@ -62,6 +66,94 @@ def test_other_jobs_and_foreign_folders(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").write_text("")
     with pytest.raises(StoreError, match="is not a token store"), JobFolder(tmp_path / "mine", {}):
+        pass
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_of_two_that_come_together_one_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: bool) -> None:
+    """The other comes after this one has found an empty folder, before or after it has locked it."""
+    outcomes: list[str] = []
+    real = files.claim
+
+    def claim(*file: Any, **how: Any) -> Any:
+        monkeypatch.setattr("vcr_graphormer.base.jobs.claim", real)
+        handle = None if first else real(*file, **how)
+        try:
+            other.__enter__()
+            outcomes.append("the other works")
+        except StoreError as error:
+            outcomes.append(f"the other: {error}")
+        return handle or real(*file, **how)
+
+    one, other = JobFolder(tmp_path / "job", {"a": "1"}), JobFolder(tmp_path / "job", {"a": "1"})
+    monkeypatch.setattr("vcr_graphormer.base.jobs.claim", claim)
+    try:
+        one.__enter__()
+        outcomes.append("this one works")
+    except StoreError as error:
+        outcomes.append(f"this one: {error}")
+    message = f"another process is working in {tmp_path / 'job'}: wait for it, or stop it"
+    assert outcomes == (
+        ["the other works", f"this one: {message}"] if first else [f"the other: {message}", "this one works"]
+    )
+    (other if first else one).__exit__(None, None, None)
+    with JobFolder(tmp_path / "job", {"a": "1"}):  # what is left is whole
+        pass
+
+
+def test_of_many_that_come_together_one_works(tmp_path: Path) -> None:
+    for number in range(40):
+        barrier, done = threading.Barrier(4), threading.Barrier(4)
+
+        def enter(barrier: Any = barrier, done: Any = done, path: Path = tmp_path / str(number)) -> str:
+            work = JobFolder(path, {"a": "1"})
+            barrier.wait()
+            try:
+                work.__enter__()
+            except StoreError as error:
+                done.wait()
+                return str(error)
+            done.wait()
+            work.__exit__(None, None, None)
+            return "works"
+
+        with ThreadPoolExecutor(4) as pool:
+            outcomes = [future.result() for future in [pool.submit(enter) for _ in range(4)]]
+        assert outcomes.count("works") == 1
+        assert all(outcome == "works" or "another process is working in" in outcome for outcome in outcomes)
+
+
+def test_a_job_that_ends_while_another_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file is deleted then: a lock on that holds nobody back."""
+    real = files.claim
+
+    def claim(*file: Any, **how: Any) -> Any:
+        monkeypatch.setattr("vcr_graphormer.base.jobs.claim", real)
+        one.end()
+        one.__exit__(None, None, None)
+        return real(*file, **how)
+
+    with JobFolder(tmp_path / "job", {"a": "1"}) as one:
+        one.write("array", np.arange(5))
+        (tmp_path / "job" / "manifest.json").write_text("{}")
+        monkeypatch.setattr("vcr_graphormer.base.jobs.claim", claim)
+        with pytest.raises(StoreError, match="has been finished meanwhile: call the same again to open it"):
+            JobFolder(tmp_path / "job", {"a": "1"}).__enter__()
+    assert not (tmp_path / "job" / "job.json").exists()
+
+
+def test_a_disk_that_is_full_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(StoreError, match=r"cannot write .*job\.json: No space left on device"):
+            JobFolder(tmp_path / "job", {"a": "1"}).__enter__()
+    with JobFolder(tmp_path / "job", {"a": "1"}):
+        pass
+    (tmp_path / "killed").mkdir()
+    (tmp_path / "killed" / "job.json").touch()  # by a process that was killed before it wrote
+    with JobFolder(tmp_path / "killed", {"a": "1"}):
+        pass
+    with pytest.raises(StoreError, match="another a"), JobFolder(tmp_path / "killed", {"a": "2"}):
         pass
 
 

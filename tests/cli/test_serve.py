@@ -131,6 +131,15 @@ def test_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         read_token(file)
     file.write_text("from a file\n")
     assert read_token(file) == "from a file"
+    file.write_text("x" * 10_000)
+    with pytest.raises(
+        StoreError, match=r"cannot read the token: .* has 9\.8 KiB, more than the 8\.0 KiB that are read"
+    ):
+        read_token(file)
+    os.mkfifo(tmp_path / "pipe")
+    for endless in (Path("/dev/zero"), tmp_path / "pipe"):
+        with pytest.raises(StoreError, match=f"cannot read the token: {endless} is not a file"):
+            read_token(endless)
 
 
 def test_wrong_options(run: vcr.Run, tmp_path: Path) -> None:

@@ -101,6 +101,82 @@ def test_bad_keywords(keywords: dict[str, Any], message: str) -> None:
         Graph.from_edges(edges, **{"num_nodes": 3, **keywords})
 
 
+@pytest.mark.parametrize(
+    ("layout", "part", "values", "message"),
+    [
+        (sp.coo_matrix, "row", [0, 10**7, 2], "row holds 10000000; it must be between 0 and 2"),
+        (sp.coo_matrix, "row", [0, -5, 2], "row holds -5; it must be between 0 and 2"),
+        (sp.coo_matrix, "col", [0, 3, 2], "col holds 3; it must be between 0 and 2"),
+        (sp.coo_array, "coords", (np.arange(3), np.array([0, 2**63 - 1, 1])), "col holds 9223372036854775807"),
+        (sp.coo_array, "coords", (np.arange(2), np.arange(3)), r"row is int64\[2\]; it must hold a whole number per"),
+        (sp.dia_matrix, "offsets", [2**63 - 1], "offsets holds 9223372036854775807; it must be between -3 and 3"),
+        (sp.dia_matrix, "offsets", [-(2**31)], "offsets holds -2147483648; it must be between -3 and 3"),
+        (sp.dia_matrix, "offsets", [0.5], "offsets must be distinct whole numbers"),
+        (sp.dia_matrix, "offsets", [-1, 0, 1], r"data has shape \[1, 3\]; it must have a row for each of 3 offsets"),
+    ],
+)
+def test_sparse_matrices_of_all_formats_are_checked(layout: Any, part: str, values: Any, message: str) -> None:
+    """Scipy trusts the inner arrays of a matrix that was changed after it was made: most of these ended the process."""
+    matrix = layout(np.eye(3))
+    setattr(matrix, part, values if part == "coords" else np.array(values))
+    with pytest.raises(GraphError, match=message):
+        Graph.from_scipy(matrix)
+    with pytest.raises(GraphError, match=message):
+        Graph.from_edges(EDGES, features=matrix)
+
+
+@pytest.mark.parametrize(
+    ("part", "entries", "message"),
+    [
+        ("data", [1.0] * 10_000, r"rows\[1\] has 1 columns but data\[1\] has 10000 numbers"),
+        ("rows", [0, 1], r"rows\[1\] has 2 columns but data\[1\] has 1 numbers"),
+        ("rows", [10**7], "not a sound sparse matrix"),
+        ("rows", [2**70], "not a sound sparse matrix"),
+        ("rows", None, "not a sound sparse matrix"),
+    ],
+)
+def test_lists_of_lists_are_checked(part: str, entries: Any, message: str) -> None:
+    matrix = sp.lil_matrix(np.eye(3))
+    getattr(matrix, part)[1] = entries
+    with pytest.raises(GraphError, match=message):
+        Graph.from_scipy(matrix)
+    matrix.rows = matrix.rows[:1]
+    with pytest.raises(GraphError, match=r"rows has shape \[1\]; it must have one list for each row"):
+        Graph.from_scipy(matrix)
+
+
+@pytest.mark.parametrize("column", [7, -5, 2**40, 2**70])
+def test_dictionaries_of_keys_are_checked(column: int) -> None:
+    matrix = sp.dok_matrix(np.eye(3))
+    matrix._dict[(1, column)] = 1.0
+    with pytest.raises(GraphError, match="not a sound sparse matrix"):
+        Graph.from_scipy(matrix)
+
+
+def test_sound_matrices_of_all_formats_are_the_same_graph() -> None:
+    matrix = sp.csr_matrix(np.triu(np.ones((4, 4)), 1))
+    expected = Graph.from_scipy(matrix).fingerprint
+    for layout in ("csc", "bsr", "coo", "dia", "lil", "dok"):
+        assert Graph.from_scipy(matrix.asformat(layout)).fingerprint == expected
+
+
+@pytest.mark.parametrize("bad", [7, -5, 2**63 - 1])
+def test_sparse_tensors_are_checked(bad: int) -> None:
+    """Torch trusts the inner tensors as scipy does: its own conversions ended the process."""
+    eye, places = torch.eye(3), ([[0, bad], [0, 1]], [[0, 1], [0, bad]])
+    tensors = [torch.sparse_coo_tensor(pairs, [1.0, 2.0], (3, 3), check_invariants=False) for pairs in places]  # type: ignore[arg-type]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as above
+        for layout, block in (("csr", ()), ("csc", ()), ("bsr", ((1, 1),)), ("bsc", ((1, 1),))):
+            sound = getattr(eye, f"to_sparse_{layout}")(*block)
+            make = getattr(torch, f"sparse_{layout}_tensor")
+            for outer, inner in (([0, 1, 2, 3], [0, 1, bad]), ([0, bad, 2, 3], [0, 1, 2])):
+                tensors.append(make(outer, inner, sound.values(), size=(3, 3), check_invariants=False))
+    for tensor in tensors:
+        with pytest.raises(GraphError, match="features is not a sound sparse"):
+            Graph.from_edges(EDGES, features=tensor)
+
+
 def test_unknown_task_is_refused() -> None:
     with pytest.raises(ConfigError, match="task is 'ranking'; it must be auto, classification, multilabel, regression"):
         check_labels([0, 1], 2, "ranking")
@@ -127,9 +203,16 @@ def test_torch_input_equals_numpy_input() -> None:
     sparse = Graph.from_edges(EDGES, features=sp.csr_matrix(features)).fingerprints["features"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch calls its CSR layout a beta, once per process
-        layouts = [torch.tensor(features).to_sparse(), torch.tensor(features).to_sparse_csr()]
+        dense = torch.tensor(features)
+        layouts = [dense.to_sparse(), dense.to_sparse_csr(), dense.to_sparse_csc(), dense.bfloat16().to_sparse()]
+        blocks = [dense.to_sparse_bsr((3, 1)), dense.to_sparse_bsc((3, 1))]
     for tensor in layouts:
         assert Graph.from_edges(EDGES, features=tensor).fingerprints["features"] == sparse
+    for tensor in blocks:  # they store zeros
+        np.testing.assert_array_equal(Graph.from_edges(EDGES, features=tensor).features.toarray(), features)  # type: ignore[union-attr]
+    pairs, parts = torch.tensor([[0, 1, 0], [0, 1, 0]]), torch.tensor([0.5, 2.0, 0.5])
+    halves = torch.sparse_coo_tensor(pairs, parts, (3, 2), check_invariants=True)
+    assert Graph.from_edges(EDGES, features=halves).fingerprints["features"] == sparse
 
 
 def test_input_is_never_changed() -> None:

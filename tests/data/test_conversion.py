@@ -1,5 +1,8 @@
 """Graphs of scipy, PyG and networkx become ours."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import networkx
 import numpy as np
 import pytest
@@ -122,3 +125,37 @@ def test_other_objects_are_refused() -> None:
         Graph.from_networkx(networkx.Graph())
     with pytest.raises(GraphError, match="from_scipy takes the number of nodes"):
         Graph.from_scipy(sp.identity(3), num_nodes=3)
+
+
+@pytest.mark.parametrize(
+    ("column", "shape", "message"),
+    [
+        ("²", (2, 3), "edge_weight is 'edge_attr:²', but edge_attr has columns 0 to 2"),
+        ("9" * 5000, (2, 3), "but edge_attr has columns 0 to 2"),
+        ("0", (), r"edge_weight is 'edge_attr:0', but edge_attr has shape \[\]; it must be \[m, d\]"),
+        ("0", (2, 3, 4), r"edge_attr has shape \[2, 3, 4\]; it must be \[m, d\]"),
+        ("0", (0, 3), r"edge_weight has shape \[0\] but there are 2 edges"),
+    ],
+)
+def test_columns_of_edges_that_are_none(column: str, shape: tuple[int, ...], message: str) -> None:
+    data = SimpleNamespace(edge_index=np.array([[0, 1], [1, 2]]), num_nodes=3, edge_attr=np.ones(shape))
+    with pytest.raises(GraphError, match=message):
+        Graph.from_pyg(data, edge_weight=f"edge_attr:{column}")
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"categories": [1]}, "categories names the column 1; columns are named by texts"),
+        ({"categories": [["x"]]}, r"categories names the column \['x'\]"),
+        ({"drop": 5}, "drop is 5; it must be a list of columns"),
+        ({"label": 1}, "label names the column 1"),
+        ({"weight": 0}, "weight names the column 0"),
+    ],
+)
+def test_columns_of_tables_are_named_by_texts(columns: dict[str, Any], message: str) -> None:
+    nodes, edges = {"id": ["a", "b"], "x": ["u", "v"]}, {"source": ["a"], "target": ["b"]}
+    fine: dict[str, Any] = {"categories": np.array(["x"]), "label": None}
+    assert Graph.from_frames(nodes, edges, **fine).num_features == 3  # two values, and one for others
+    with pytest.raises(GraphError, match=message):
+        Graph.from_frames(nodes, edges, **columns)

@@ -355,3 +355,13 @@ def test_weights_too_small_for_float32_fill_no_list_beyond_its_end() -> None:
     assert len(set(found.ids[0].tolist())) == 8
     assert found.ids[0, 0] == 5
     assert found.scores[0, 0] == pytest.approx(exact_pagerank(graph, None, 0)[5], rel=1e-4)
+
+
+@pytest.mark.parametrize("nodes", [[0], [], 0, np.array([0, 1])])
+def test_sources_in_the_place_of_connections(nodes: Any) -> None:
+    graph = generate(10, 20, classes=2, seed=0)
+    for use in (rank, Ranker.prepare, exact_pagerank):
+        with pytest.raises(
+            GraphError, match=r"connections is a .*; it must be Connections, .* give nodes to rank by sour"
+        ):
+            use(graph, nodes)

@@ -3,8 +3,10 @@
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pymetis
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from tests.support import graphs, naive
 from tests.support.plain import token_config
 from vcr_graphormer import ConfigError, Graph, exact_pagerank, generate, rank, structure_connections
+from vcr_graphormer.ranking.connections import feature_connections
 from vcr_graphormer.ranking.kernels.propagation import contract, join_neighbours
 from vcr_graphormer.ranking.partitioners import cut_by_kaminpar, cut_by_propagation
 from vcr_graphormer.ranking.second_level import coarse_clusters
@@ -134,3 +137,37 @@ def test_auto_is_kaminpar_where_it_is_installed(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "kaminpar", None)
     with pytest.raises(ConfigError, match="not installed: pip install kaminpar, or use metis"):
         cut_by_kaminpar(graph, 2)
+
+
+@pytest.mark.parametrize("partitioner", ["metis", "kaminpar", "propagation"])
+@pytest.mark.parametrize("seed", [2**31 + 1, 4_000_000_000, 2**63 - 1, 2**70])
+def test_any_seed_makes_clusters(partitioner: str, seed: int) -> None:
+    if partitioner == "kaminpar":
+        pytest.importorskip("kaminpar")
+    graph = generate(200, 800, classes=3, seed=1)
+    first, again = (structure_connections(graph, 5, seed=seed, partitioner=partitioner) for _ in range(2))
+    assert first.assignment.tolist() == again.assignment.tolist()
+
+
+def test_seeds_that_metis_takes_are_given_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else clusters that were made before would be others."""
+    seeds: list[int] = []
+    options = pymetis.Options
+
+    def note(seed: int) -> Any:
+        seeds.append(seed)
+        return options(seed=seed)
+
+    monkeypatch.setattr(pymetis, "Options", note)
+    graph = generate(50, 200, classes=3, seed=1)
+    for seed in (0, 7, 2**31, 2**32, 2**63 - 2, 2**63 - 1):
+        structure_connections(graph, 3, seed=seed)
+    assert seeds == [1, 8, 2**31 + 1, 2**32 + 1, 2**63 - 1, 0]
+
+
+@pytest.mark.parametrize("seed", [2**32, 2**70])
+def test_any_seed_makes_clusters_of_features(seed: int) -> None:
+    features = np.random.default_rng(0).random((40, 3))
+    assert feature_connections(features, 4, seed=seed).assignment.tolist() == (
+        feature_connections(features, 4, seed=0).assignment.tolist()
+    )

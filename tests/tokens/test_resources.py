@@ -10,10 +10,22 @@ import pytest
 import scipy.sparse as sp
 
 from tests.support.plain import token_config
-from vcr_graphormer import Graph, Ranker, Split, StoreError, generate, structure_connections, tokenize
+from vcr_graphormer import (
+    ConfigError,
+    Graph,
+    Ranker,
+    Split,
+    StoreError,
+    generate,
+    make_lists,
+    rank,
+    structure_connections,
+    tokenize,
+)
 from vcr_graphormer.base.machine import _left_in_groups, available_memory
+from vcr_graphormer.ranking import ranker
 from vcr_graphormer.ranking.pagerank import RANKER_PER_NODE
-from vcr_graphormer.tokens import resources
+from vcr_graphormer.tokens import lists, resources
 from vcr_graphormer.tokens.resources import needed_disk, needed_memory
 
 CONFIG = token_config(content="features", hops=2, clusters=4, structure_tokens=3, content_tokens=5)
@@ -147,3 +159,25 @@ def test_limits_of_control_groups_count(tmp_path: Path) -> None:
 
 def test_available_memory_is_less_than_what_the_machine_has() -> None:
     assert 2**26 < available_memory() < 2**50
+
+
+def test_lists_in_memory_are_refused_before_they_are_allocated(monkeypatch: pytest.MonkeyPatch) -> None:
+    six = Graph.from_edges([[0, 1, 2, 3, 4], [1, 2, 3, 4, 5]])
+    few = {"content": "links", "hops": 0, "clusters": 0, "link_tokens": 0, "nearest_tokens": 0, "content_tokens": 0}
+    with pytest.raises(StoreError, match=r"1,000,000,000,000 neighbours of each of 6 nodes need at least 43\.7 TiB of"):
+        make_lists(six, config=token_config(**few, structure_tokens=10**12), threads=1)
+    monkeypatch.setattr(lists, "available_memory", lambda: 8 * 6 * 3)
+    make_lists(six, config=token_config(**few, structure_tokens=3), threads=1)
+    with pytest.raises(
+        StoreError, match=r"4 neighbours .* 192 B of memory, 144 B are free: set tokens\.structure_tokens"
+    ):
+        make_lists(six, config=token_config(**few, structure_tokens=4), threads=1)
+
+
+def test_rankings_are_refused_before_they_are_allocated(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    for k in (2**70, 10**9):
+        with pytest.raises(ConfigError, match=rf"k is {k}: .* \(2,000 of them need .* are free\); take a smaller k"):
+            rank(graph, k=k, threads=1)
+    monkeypatch.setattr(ranker, "available_memory", lambda: (1 << 26) + 1)  # bytes: 2 lists of 12 bytes per entry
+    with pytest.raises(ConfigError, match=r"2 of them need 64\.0 MiB, 64\.0 MiB are free"):
+        rank(graph, k=(1 << 26) // 24 + 1, sources=[0, 1], threads=1)

@@ -126,6 +126,15 @@ def check_seed(seed: Any) -> int:
     return int(seed)
 
 
+def seed_within(seed: int, largest: int) -> int:
+    """Return a seed that a library takes: the seed itself, or its remainder if it is above the library's largest.
+
+    >>> seed_within(7, 2**31 - 1), seed_within(2**31 + 7, 2**31 - 1)
+    (7, 7)
+    """
+    return int(seed) if seed <= largest else int(seed) % (largest + 1)
+
+
 def check_sources(sources: Any, num_nodes: int, name: str = "sources") -> NDArray[np.int64]:
     """Return node ids as int64 [m], each within the graph, from a list of ids or a boolean mask [n]."""
     array = to_numpy(sources, name)

@@ -34,10 +34,23 @@ _HASHED_AT_ONCE = 1 << 22  # bytes
 _LONGEST_HEADER = 1 << 16  # bytes of a `.npy` file; numpy itself refuses headers of more than 10,000
 
 
-def claim(file: Path) -> BinaryIO:
+def to_path(path: Any) -> Path:
+    """Return the path that a caller gives; refuse what is none, and names that no disk takes."""
+    if not isinstance(path, str | os.PathLike):
+        raise StoreError(f"the path is {path!r}; it must be a text or a Path")
+    if "\0" in os.fspath(path):
+        raise StoreError(f"the path {os.fspath(path)!r} holds a null character: take another name")
+    try:
+        Path(path).exists()
+    except OSError as error:
+        raise StoreError(f"cannot use {path}: {error.strerror or error}") from error
+    return Path(path)
+
+
+def claim(file: Path, *, create: bool = False) -> BinaryIO:
     """Lock this file, and so its folder, until the returned handle is closed; raise if another process holds it."""
     try:
-        handle = file.open("rb+")  # NFS grants a lock only on a file that is open for writing
+        handle = file.open("ab+" if create else "rb+")  # NFS grants a lock only on a file that is open for writing
     except OSError as error:
         raise _cannot_write(file, error) from error
     if fcntl is not None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import GraphError, StoreError
 from .checks import Array, is_whole
-from .files import _cannot_write, read_json, read_text, replace_file, write_array, write_json
+from .files import _cannot_write, read_json, read_text, replace_file, to_path, write_array, write_json
 from .mapping import MapMode, map_array
 
 MANIFEST = "manifest.json"
@@ -110,7 +110,7 @@ def write_folder(
         Folders that may hold some of the same arrays. Their files become hard links where the disk can, so that the
         content is stored once; deleting one of the folders leaves the other whole.
     """
-    target = Path(path)
+    target = to_path(path)
     if target.exists() and not overwrite:
         raise StoreError(f"{target} exists: choose another name, delete it, or pass overwrite=True")
     if target.exists() and not is_folder_of(target, kind):
@@ -268,7 +268,7 @@ def is_folder_of(path: Path, kind: str) -> bool:
 
 def read_manifest(path: str | Path) -> dict[str, Any]:
     """Return the manifest of a saved folder after checking that it has the fields and types of one."""
-    file = Path(path) / MANIFEST
+    file = to_path(path) / MANIFEST
     if not file.is_file():
         raise StoreError(f"{path} is not a saved folder: {MANIFEST} is missing")
     manifest = read_json(file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import threading
@@ -14,15 +15,25 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from .. import __version__
 from ..errors import StoreError
 from .checks import Array, is_number
-from .files import claim, read_json, read_npz, replace_file, synchronize, write_array, write_json
-from .folders import Digest, differences, digest
+from .files import (
+    _cannot_write,
+    claim,
+    json_text,
+    read_json,
+    read_npz,
+    replace_file,
+    synchronize,
+    write_array,
+    write_json,
+)
+from .folders import MANIFEST, Digest, differences, digest
 from .machine import peak_memory, reset_peak_memory
 from .mapping import map_array
 
@@ -53,17 +64,58 @@ class JobFolder:
 
     def __enter__(self) -> JobFolder:
         job = self.path / "job.json"
-        if self.path.exists() and not job.is_file() and (not self.path.is_dir() or any(self.path.iterdir())):
-            raise StoreError(f"{self.path} exists and is not a token store: choose another folder")
-        if not job.is_file():
-            write_json(job, self.identity)
-        self._lock = claim(job)
+        self._lock = self._claim(job)
         try:
+            if not job.stat().st_size and self._names() == {job.name}:
+                self._begin(job)
             self._resume(job)
-        except StoreError:
+        except BaseException:
             self._lock.close()
             raise
         return self
+
+    def _claim(self, job: Path) -> BinaryIO:
+        """Lock the file of the job, which is made empty if the folder is; raise if another process works here.
+
+        Two processes may come together, so no lock counts but that on the file which then has this name: the file is
+        written in place under its lock, never replaced, and a job that ends meanwhile deletes it.
+        """
+        while True:
+            names = self._names()  # before a look at the file: a job makes it first, and deletes it last
+            if names and not job.is_file():
+                if MANIFEST in names:
+                    raise StoreError(f"{self.path} has been finished meanwhile: call the same again to open it")
+                raise StoreError(f"{self.path} exists and is not a token store: choose another folder")
+            try:
+                lock = claim(job, create=not names)
+            except StoreError as error:
+                if names and isinstance(error.__cause__, FileNotFoundError):
+                    continue
+                raise
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(lock.fileno()), job.stat()):
+                    return lock
+            lock.close()
+
+    def _names(self) -> set[str]:
+        """Return the names of what is in the folder, which is made if need be."""
+        if self.path.exists() and not self.path.is_dir():
+            raise StoreError(f"{self.path} exists and is not a token store: choose another folder")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            return {file.name for file in self.path.iterdir()}
+        except OSError as error:
+            raise _cannot_write(self.path, error) from error
+
+    def _begin(self, job: Path) -> None:
+        """Write what the job computes into its file; an error leaves none."""
+        try:
+            self._lock.write(json_text(self.identity).encode())
+            self._lock.flush()
+            os.fsync(self._lock.fileno())
+        except OSError as error:
+            job.unlink(missing_ok=True)
+            raise _cannot_write(job, error) from error
 
     def _resume(self, job: Path) -> None:
         changed = differences(self.identity, read_json(job))

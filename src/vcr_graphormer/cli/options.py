@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from ..base.files import read_text
 from ..base.text import one_of
 from ..errors import ConfigError, StoreError
 from .output import Output, say
@@ -23,6 +24,8 @@ FAILED = 2  # something the user can put right: one line says what
 BUG = 70  # EX_SOFTWARE: a defect of this package; one line names the file with the traceback
 INTERRUPTED = 130  # after Ctrl-C: 128 + SIGINT
 TERMINATED = 143  # after SIGTERM: 128 + SIGTERM
+
+_MOST_NODES = 1 << 28  # bytes of a file with nodes: more than 20 million ids
 
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="TOML file with the settings of a run.")
@@ -236,9 +239,9 @@ def read_nodes(text: str | None) -> list[str] | None:
         return None
     if text.startswith("@"):
         try:
-            lines = Path(text[1:]).read_text(encoding="utf-8-sig").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise StoreError(f"cannot read the nodes from {text[1:]}: {error}") from error
+            lines = read_text(Path(text[1:]), most=_MOST_NODES).splitlines()
+        except StoreError as error:
+            raise StoreError(f"cannot read the nodes from a file: {error}") from error
         return [line.strip() for line in lines if line.strip()]
     nodes = [part.strip() for part in text.split(",") if part.strip()]
     if not nodes:

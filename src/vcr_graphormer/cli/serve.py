@@ -8,11 +8,13 @@ from typing import Annotated
 
 import typer
 
+from ..base.files import read_text
 from ..errors import ConfigError, StoreError
 from .options import RunFolder
 from .output import say
 
 TOKEN = "VCR_TOKEN"
+_MOST_TOKEN = 1 << 13  # bytes; servers take no longer line of a header either
 
 
 def serve(
@@ -66,9 +68,9 @@ def read_token(file: Path | None) -> str | None:
     if file is None:
         return os.environ.get(TOKEN) or None
     try:
-        token = file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise StoreError(f"cannot read the token in {file}: {error}") from error
+        token = read_text(file, most=_MOST_TOKEN).strip()
+    except StoreError as error:
+        raise StoreError(f"cannot read the token: {error}") from error
     if not token:
         raise ConfigError(f"{file} is empty: write a token into it, such as that of: openssl rand -hex 32")
     return token

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -148,13 +148,12 @@ def to_csr(matrix: Any, name: str) -> sp.csr_matrix:
     if len(matrix.shape) != 2 or matrix.dtype.kind not in "iufb":
         raise GraphError(f"{name} is {matrix.dtype} of shape {list(matrix.shape)}; it must hold numbers, [n, d]")
     try:
-        if matrix.format in ("csr", "csc", "bsr"):
-            _check_compressed(matrix)
-            matrix.check_format(full_check=True)
+        if matrix.format in _CHECKS_OF_FORMATS:
+            _CHECKS_OF_FORMATS[matrix.format](matrix)
         with np.errstate(over="ignore"):
             csr = sp.csr_matrix(matrix, dtype=np.float32, copy=True)
         csr.check_format(full_check=True)
-    except (ValueError, IndexError, TypeError) as error:
+    except (ValueError, IndexError, TypeError, AttributeError, ArithmeticError) as error:
         raise GraphError(f"{name} is not a sound sparse matrix: {error}") from error
     csr.sum_duplicates()
     return csr
@@ -174,6 +173,50 @@ def _check_compressed(matrix: Any) -> None:
         raise ValueError("indptr must end with the number of entries")
     if len(indices) and (indices.min() < 0 or indices.max() >= max(matrix.shape)):
         raise ValueError(f"indices must be between 0 and {max(matrix.shape) - 1}")
+    matrix.check_format(full_check=True)
+
+
+def _check_coordinates(matrix: Any) -> None:
+    """Refuse rows and columns that are not in the matrix: scipy counts the entries of a row without a look."""
+    for name, ids, size in zip(("row", "col"), matrix.coords, matrix.shape, strict=True):
+        if ids.dtype.kind not in "iu" or ids.ndim != 1 or ids.shape != matrix.data.shape:
+            raise ValueError(f"{name} is {ids.dtype}{list(ids.shape)}; it must hold a whole number per entry")
+        if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < size:
+            wrong = ids.min() if ids.min() < 0 else ids.max()
+            raise ValueError(f"{name} holds {wrong}; it must be between 0 and {size - 1}")
+
+
+def _check_diagonals(matrix: Any) -> None:
+    """Refuse diagonals outside of the matrix: scipy adds their offsets to rows, which overflows."""
+    offsets, (rows, columns) = matrix.offsets, matrix.shape
+    if offsets.dtype.kind not in "iu" or offsets.ndim != 1 or np.unique(offsets).size != offsets.size:
+        raise ValueError("offsets must be distinct whole numbers")
+    if matrix.data.ndim != 2 or len(matrix.data) != len(offsets):
+        raise ValueError(
+            f"data has shape {list(matrix.data.shape)}; it must have a row for each of {len(offsets)} offsets"
+        )
+    if offsets.size and not -rows <= int(offsets.min()) <= int(offsets.max()) <= columns:
+        wrong = offsets.min() if offsets.min() < -rows else offsets.max()
+        raise ValueError(f"offsets holds {wrong}; it must be between {-rows} and {columns}")
+
+
+def _check_lists(matrix: Any) -> None:
+    """Refuse rows with more or fewer columns than numbers: scipy reserves memory for one and writes the other."""
+    for name, lists in (("rows", matrix.rows), ("data", matrix.data)):
+        if lists.shape != (matrix.shape[0],):
+            raise ValueError(f"{name} has shape {list(lists.shape)}; it must have one list for each row")
+    for row, (columns, numbers) in enumerate(zip(matrix.rows, matrix.data, strict=True)):
+        if len(columns) != len(numbers):
+            raise ValueError(f"rows[{row}] has {len(columns)} columns but data[{row}] has {len(numbers)} numbers")
+
+
+# A dictionary of keys needs no check: its keys become coordinates, which scipy itself checks when it makes them.
+_CHECKS_OF_FORMATS: Mapping[str, Callable[[Any], None]] = {
+    **dict.fromkeys(("csr", "csc", "bsr"), _check_compressed),
+    "coo": _check_coordinates,
+    "dia": _check_diagonals,
+    "lil": _check_lists,
+}
 
 
 def _not_finite(row: int, column: int, value: Any) -> GraphError:
@@ -190,15 +233,26 @@ def _check_rows(shape: tuple[int, ...], num_nodes: int) -> None:
         raise GraphError(f"features has {shape[0]} rows but the graph has {num_nodes} nodes")
 
 
-def _torch_sparse_to_scipy(tensor: Any) -> sp.csr_matrix:
+def _torch_sparse_to_scipy(tensor: Any) -> Any:
+    """Return a sparse tensor as a scipy matrix of its format, which `to_csr` checks: torch's own loops trust it."""
     tensor = tensor.detach().cpu()
-    if tensor.ndim != 2 or (hasattr(tensor, "dense_dim") and tensor.dense_dim()):
+    layout = str(tensor.layout).removeprefix("torch.sparse_")
+    if tensor.ndim != 2 or tensor.dense_dim():
         raise GraphError(f"features is a sparse tensor of shape {list(tensor.shape)}; it must be [n, d]")
-    if "csr" in str(tensor.layout):
-        parts = (tensor.values().numpy(), tensor.col_indices().numpy(), tensor.crow_indices().numpy())
-        return sp.csr_matrix(parts, shape=tuple(tensor.shape))
-    tensor = tensor.to_sparse_coo().coalesce()
-    return sp.csr_matrix((tensor.values().numpy(), tuple(tensor.indices().numpy())), shape=tuple(tensor.shape))
+    try:
+        if layout == "coo":  # a tensor that is not coalesced refuses `indices`
+            parts = (to_numpy(tensor._values(), "features"), tuple(tensor._indices().numpy()))
+            return sp.coo_matrix(parts, shape=tuple(tensor.shape))
+        values, by_row = to_numpy(tensor.values(), "features"), layout in ("csr", "bsr")
+        inner, outer = ("col_indices", "crow_indices") if by_row else ("row_indices", "ccol_indices")
+        places = getattr(tensor, inner)().numpy(), getattr(tensor, outer)().numpy()
+        if layout == "bsc":  # unknown to scipy: its transpose is a BSR matrix
+            transposed = sp.bsr_matrix((values.transpose(0, 2, 1), *places), shape=tuple(tensor.shape[::-1]))
+            _check_compressed(transposed)  # scipy's loops transpose it again
+            return transposed.T
+        return getattr(sp, f"{layout}_matrix")((values, *places), shape=tuple(tensor.shape))
+    except (ValueError, IndexError, TypeError, ArithmeticError, RuntimeError) as error:
+        raise GraphError(f"features is not a sound sparse tensor: {error}") from error
 
 
 def check_names(value: Any, num_nodes: int, what: str = "names") -> NDArray[np.str_] | None:

@@ -63,10 +63,12 @@ def _edge_column(data: Any, named: str) -> Any:
     array = to_numpy(values, attribute)
     if not column:
         return array
+    if array.ndim not in (1, 2):
+        raise GraphError(f"edge_weight is {named!r}, but {attribute} has shape {list(array.shape)}; it must be [m, d]")
     columns = array.shape[1] if array.ndim == 2 else 1
-    if not column.isdigit() or int(column) >= columns:
-        raise GraphError(f"edge_weight is {named!r}, but {attribute} has columns 0 to {columns - 1}")
-    return array.reshape(len(array), -1)[:, int(column)]
+    if column not in map(str, range(columns)):
+        raise GraphError(f"edge_weight is {named!r:.100}, but {attribute} has columns 0 to {columns - 1}")
+    return array if array.ndim == 1 else array[:, int(column)]
 
 
 def number_texts(edge_index: Any, names: Sequence[Any] | None) -> tuple[Any, Sequence[Any] | None]:

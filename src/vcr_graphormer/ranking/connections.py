@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ..base.checks import is_whole, to_numpy, to_whole_numbers
+from ..base.checks import is_whole, seed_within, to_numpy, to_whole_numbers
 from ..data.contract import check_features
 from ..data.graph import Graph
 from ..errors import ConfigError, GraphError, unknown_name
@@ -17,6 +17,7 @@ from ..errors import ConfigError, GraphError, unknown_name
 PARTITIONERS = ("metis", "kaminpar", "propagation")
 # Of MiniBatchKMeans: batches, of scikit-learn's default size, keep memory flat; the best of three starts is taken.
 _BATCH, _KMEANS_STARTS = 1024, 3
+LARGEST_RANDOM_STATE = 2**32 - 1  # the largest seed that scikit-learn and pynndescent take
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +62,18 @@ class Connections:
     def __repr__(self) -> str:
         members = int((self.assignment >= 0).sum())
         return f"Connections({self.count} super nodes, {members:,} of {len(self.assignment):,} nodes connected)"
+
+
+def connections_of(connections: Any, num_nodes: int) -> Connections:
+    """Return the connections that a caller gives, or none for None; refuse anything else, such as a list of sources."""
+    if connections is None:
+        return no_connections(num_nodes)
+    if not isinstance(connections, Connections):
+        raise GraphError(
+            f"connections is a {type(connections).__name__}; it must be Connections, or None for none: give nodes to "
+            f"rank by sources="
+        )
+    return connections.check(num_nodes)
 
 
 def no_connections(num_nodes: int) -> Connections:
@@ -144,7 +157,8 @@ def feature_connections(features: Any, count: int, seed: int = 0) -> Connections
     if not sp.issparse(matrix):
         matrix = np.asarray(matrix, dtype=np.float32)
     # Unlike full k-means, the result does not depend on the number of threads.
-    model = MiniBatchKMeans(count, batch_size=_BATCH, n_init=_KMEANS_STARTS, random_state=seed)
+    start = seed_within(seed, LARGEST_RANDOM_STATE)
+    model = MiniBatchKMeans(count, batch_size=_BATCH, n_init=_KMEANS_STARTS, random_state=start)
     return Connections(model.fit_predict(matrix).astype(np.int32), count)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..base.checks import check_sources, is_number, to_numpy
 from ..data.graph import Graph
 from ..errors import ConfigError
-from .connections import Connections, no_connections
+from .connections import Connections, connections_of
 
 # Default residual per weight at which a push stops, as a fraction of the k-th score. 0.07 keeps value recall@20 above
 # 0.99 on every graph measured; 0.7 gives 0.95 to 0.98 at a twentieth to an eighth of the edge visits
@@ -38,7 +38,7 @@ def transition_matrix(graph: Graph, connections: Connections | None = None) -> s
 
     Super node s is row n + s. A walk at a node without edges stays there, so every row sums to 1.
     """
-    connections = (connections or no_connections(graph.num_nodes)).check(graph.num_nodes)
+    connections = connections_of(connections, graph.num_nodes)
     total = graph.num_nodes + connections.count
     adjacency = sp.coo_matrix(graph.to_scipy().astype(np.float64))
     members = np.flatnonzero(connections.assignment >= 0)

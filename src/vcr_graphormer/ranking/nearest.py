@@ -12,12 +12,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ..base.checks import Array, check_sources
+from ..base.checks import Array, check_sources, seed_within
 from ..base.folders import check_once, open_folder, write_folder
 from ..base.machine import default_threads
 from ..data.graph import Graph
 from ..errors import GraphError, StoreError
-from .connections import Connections
+from .connections import LARGEST_RANDOM_STATE, Connections
 from .kernels.nearest import LANES, rank_all_rows, rank_among, rank_candidates
 from .kernels.scans import arc_weights, degrees_both_ways
 from .ranker import Candidates, Closing, Effort, Preparation, Ranking, empty_lists
@@ -219,6 +219,7 @@ def _candidates(rows: sp.csr_matrix, seed: int) -> NDArray[np.int32]:
     # and torch's sums would have other bits.
     with catch_warnings(), threadpool_limits(1, user_api="openmp"):
         simplefilter("ignore", UserWarning)  # it finds fewer nodes for some, as for rows of zeros
-        index = NNDescent(dense, metric="cosine", n_neighbors=CANDIDATES, random_state=seed, n_jobs=1)
+        start = seed_within(seed, LARGEST_RANDOM_STATE)
+        index = NNDescent(dense, metric="cosine", n_neighbors=CANDIDATES, random_state=start, n_jobs=1)
     found: NDArray[np.int32] = index.neighbor_graph[0].astype(np.int32)
     return found

@@ -18,7 +18,7 @@ from ..base.folders import check_once, open_folder, write_folder
 from ..base.machine import default_threads
 from ..data.graph import Graph
 from ..errors import StoreError
-from .connections import Connections, no_connections
+from .connections import Connections, connections_of
 from .exact import TOLERANCE, check_restart, check_tolerance
 from .kernels.push import Arcs, Members
 from .kernels.topk import Limits, Vectors, rank_sources
@@ -122,7 +122,7 @@ class Ranker(Closing):
     ) -> Ranker:
         """Compute the vectors; parameters as in `Preparation`. Several rankers of one graph can share `coarse`."""
         check_restart(restart)
-        connections = (connections or no_connections(graph.num_nodes)).check(graph.num_nodes)
+        connections = connections_of(connections, graph.num_nodes)
         arcs = make_arcs(graph)
         coarse = coarse_clusters(graph, seed, partitioner) if coarse is None else coarse
         vectors, visits = compute_vectors(

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..base.checks import seed_within
 from ..data.graph import Graph
 from ..errors import ConfigError, GraphError
 
@@ -31,6 +32,7 @@ LARGEST_WEIGHT = 1e6
 # From so many arcs on KaMinPar uses all threads it is given. One thread took 7.4 s for 37 million arcs, sixteen 0.9 s.
 SEVERAL_THREADS_FROM = 1 << 25
 _ARCS_AT_ONCE = 1 << 24  # written to the file that KaMinPar reads
+_LARGEST_METIS_SEED, _LARGEST_KAMINPAR_SEED = 2**63 - 1, 2**31 - 1
 _NO_NODE_WEIGHTS, _NO_EDGE_WEIGHTS = 2, 1  # bits of the first number of that file
 
 
@@ -82,7 +84,7 @@ def cut_by_kaminpar(graph: Graph, count: int, seed: int = 0, *, threads: int = 1
             "tokens.partitioner is 'kaminpar' but it is not installed: pip install kaminpar, or use metis"
         ) from error
 
-    kaminpar.reseed(int(seed))
+    kaminpar.reseed(seed_within(seed, _LARGEST_KAMINPAR_SEED))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "graph.parhip"
         _write_parhip(file, *_symmetric(graph))
@@ -109,7 +111,8 @@ def _call_metis(count: int, adjacency: Any, seed: int, **how: Any) -> NDArray[np
     """Return the clusters of METIS. It catches SIGTERM, as its own errors too, and all come back as a RuntimeError."""
     import pymetis
 
-    options = pymetis.Options(seed=int(seed) + 1)  # METIS treats 0 and 1 alike
+    seed = seed_within(int(seed) + 1, _LARGEST_METIS_SEED)  # METIS treats 0 and 1 alike
+    options = pymetis.Options(seed=seed)
     try:
         _, clusters = pymetis.part_graph(count, adjacency=adjacency, options=options, **how)
     except (RuntimeError, MemoryError) as error:

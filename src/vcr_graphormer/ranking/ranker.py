@@ -10,10 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base.checks import is_whole
+from ..base.machine import available_memory, format_bytes
 from ..base.mapping import Closed
 from ..data.graph import Graph
 from ..errors import ConfigError, GraphError
 from .connections import Connections
+
+_WORTH_A_LOOK = 1 << 26  # bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,6 +211,13 @@ def empty_lists(count: int, k: Any, score_type: Any = np.float32) -> tuple[NDArr
     """Return ids and scores [count, k], all padding; refuse a k that is below 1 or does not fit into memory."""
     if not is_whole(k) or k < 1:
         raise ConfigError(f"k is {k!r}; it must be a whole number of at least 1")
+    size = count * int(k) * (np.dtype(np.int32).itemsize + np.dtype(score_type).itemsize)
+    # Linux grants memory that is not there and ends the process when it is used. Small lists need no look at it.
+    if size > _WORTH_A_LOOK and size > (free := available_memory()):
+        raise ConfigError(
+            f"k is {k}: lists of that length do not fit into memory ({count:,} of them need {format_bytes(size)}, "
+            f"{format_bytes(free)} are free); take a smaller k or fewer sources"
+        )
     try:
         return np.full((count, k), -1, dtype=np.int32), np.zeros((count, k), dtype=score_type)
     except MemoryError as error:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .. import __version__
 from ..base.checks import Array, is_whole, misfit
 from ..base.checksums import CHECKSUMS_FILE, check_sizes, is_as_recorded
-from ..base.files import checksum, read_json
+from ..base.files import checksum, read_json, to_path
 from ..base.folders import MANIFEST, differences
 from ..base.jobs import Progress
 from ..base.problems import Problems
@@ -140,7 +140,7 @@ class Run:
     @classmethod
     def open(cls, path: str | Path, device: str = "auto") -> Run:
         """Open a run folder, finished or not."""
-        folder = Path(path)
+        folder = to_path(path)
         if not (folder / RUN_FILE).is_file():
             inside = next((f": give one of its runs, such as {run.parent}" for run in folder.glob(f"*/{RUN_FILE}")), "")
             raise StoreError(f"{folder} is not a run folder: {RUN_FILE} is missing{inside}")

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ..base.checks import Array, check_sources
-from ..base.files import read_npz, replace_file
+from ..base.files import read_npz, replace_file, to_path
 from ..base.folders import MANIFEST, digest, is_intact, write_manifest
 from ..base.jobs import JobFolder, Progress, Stages
 from ..base.machine import default_threads
@@ -105,7 +105,7 @@ def tokenize(
     settings = resolve(config, graph, nodes, kinds)
     threads = default_threads(threads)
     identity = make_identity(graph, nodes, config=config, settings=settings, kinds=kinds)
-    folder = Path(out)
+    folder = to_path(out)
     if (folder / MANIFEST).is_file():
         store = TokenStore.open(folder).check(identity)
         JobFolder(folder, identity).end()  # a process that was killed after its last array leaves parts

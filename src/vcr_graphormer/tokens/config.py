@@ -56,7 +56,7 @@ class TokenConfig:
     hop_type : str
         How dense hops are stored: `float32` or `float16`, which is half as large. Sparse hops are float32.
     seed : int
-        Seed of METIS and k-means.
+        Seed of METIS and k-means, 0 or more. A library that takes no number as large gets its remainder.
     """
 
     hops: int = setting(AUTO, "hop tokens: features averaged over 1 … L steps (L); auto: 3, more if few labels")

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ..base.checks import Array, check_sources
+from ..base.machine import available_memory, format_bytes
 from ..data.contract import Features
 from ..data.graph import Graph
 from ..errors import StoreError, unknown_name
@@ -28,6 +29,7 @@ from .kinds import Kind, Train, kinds_of, resolve
 from .layout import Layout
 
 SPARSE_PARTS = ("data", "indices", "indptr")
+ENTRY_BYTES = 8  # of a ranking: int32 id and float32 score
 COARSE = "coarse_clusters"  # the array of these clusters, which only those lists have that could not make them again
 Result = TypeVar("Result")
 
@@ -218,6 +220,7 @@ def make_lists(
     all_kinds = (*kinds_of(settings), *kinds)
     counts = {kind.name: kind.count(settings) for kind in all_kinds}
     before = places_before(counts, settings)
+    _check_fits(graph, sum(counts.values()), more=sum(before.values()))
     for kind in all_kinds:
         own = _ranking(kind, graph, nodes, config=settings, more=before.get(kind.name, 0), kept=kept, threads=threads)
         if kind.name in before:
@@ -235,6 +238,17 @@ def make_lists(
         arrays |= hop_arrays(number, current)
     about = {**settings.to_dict(), "num_features": graph.num_features}
     return TokenLists(about, arrays, tuple((kind.name, kind.own_label_left_out) for kind in kinds))
+
+
+def _check_fits(graph: Graph, tokens: int, *, more: int) -> None:
+    """Refuse lists that do not fit into memory, before anything is allocated: Linux would end the process later."""
+    needed, free = ENTRY_BYTES * graph.num_nodes * (tokens + more), available_memory()
+    if needed > free:
+        raise StoreError(
+            f"{tokens:,} neighbours of each of {graph.num_nodes:,} nodes need at least {format_bytes(needed)} of "
+            f"memory, {format_bytes(free)} are free: set tokens.structure_tokens and the like to fewer, or use "
+            f"tokenize, which writes the lists to a disk"
+        )
 
 
 def longest_rankings(configs: Iterable[TokenConfig]) -> dict[str, int]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.checks import REMOVED, is_whole, misfit, without_removed
+from ..base.files import to_path
 from ..base.folders import MANIFEST, check_once, differences, open_folder, verify_folder
 from ..base.machine import default_threads, format_bytes
 from ..base.mapping import Closed, map_array
@@ -51,7 +52,7 @@ class TokenStore(TokenLists):
     @classmethod
     def open(cls, path: str | Path) -> TokenStore:
         """Open a finished store; refuse one that is unfinished, lacks arrays or rows, or has another format."""
-        folder = Path(path)
+        folder = to_path(path)
         if folder.is_dir() and not (folder / MANIFEST).exists() and (folder / "parts").is_dir():
             raise StoreError(
                 f"{folder} is an unfinished token store: run tokenize again with the same settings to resume"

@@ -158,7 +158,14 @@ def frame_graph(nodes: Any, edges: Any, *, directed: bool, task: str, name: str,
     for what in ("categories", "drop"):
         if isinstance(given.get(what), str):
             raise GraphError(f"{what} is {given[what]!r}; it must be a list of columns")
-        given[what] = tuple(given.get(what) or ())
+        try:
+            given[what] = () if given.get(what) is None else tuple(given[what])
+        except TypeError as error:
+            raise GraphError(f"{what} is {given[what]!r}; it must be a list of columns") from error
+    for what, value in given.items():
+        names = value if what in ("categories", "drop") else () if value is None or what == "schema" else (value,)
+        if wrong := [name for name in names if not isinstance(name, str)]:
+            raise GraphError(f"{what} names the column {wrong[0]!r}; columns are named by texts")
     lists: dict[str, Any] = {what: given[what] for what in ("categories", "drop")}
     node_table = NodeTable("nodes", given.get("id") or "", given.get("label") or "", **lists)
     ends = {what: given.get(what) or "" for what in ("source", "target", "weight")}
