@@ -131,7 +131,7 @@ def attack_commands(made: Path, findings: Findings, cases: range, *, end: float)
     make_more(made, folder)
     copy = Copy(folder)
     for place, name in enumerate(findings.names):
-        _try(folder, findings, {"command": name, "way": "none"}, place, allowed=(0,))
+        _try(folder, findings, {"attacked": name, "way": "none"}, place, allowed=(0,))
         copy.restore_folders()
     for case in cases:
         if time.monotonic() > end:
@@ -148,7 +148,7 @@ def attack_once(folder: Path, copy: Copy, findings: Findings, case: int) -> None
     files = sorted(file for file in copy.contents if any(file.is_relative_to(root) for root in roots))
     file = dice.choice(files)
     way = damage(file, dice, folder / "ran")
-    about = {"case": case, "command": name, "file": file.relative_to(folder).as_posix(), "way": way}
+    about = {"case": case, "attacked": name, "file": file.relative_to(folder).as_posix(), "way": way}
     _try(folder, findings, about, place)
     copy.restore_folders()
 
@@ -157,7 +157,7 @@ def _try(
     folder: Path, findings: Findings, about: dict[str, Any], place: int, *, allowed: Sequence[int] = (0, FAILED)
 ) -> None:
     """Run a command and count its outcome."""
-    name = about["command"]
+    name = about["attacked"]
     words = COMMANDS[name].words
     status, text = _serve(words, folder) if words[0] == "serve" else run(words, folder, prepare=_limit)
     outcome = judge(status, text, allowed=allowed)

@@ -205,6 +205,14 @@ def test_few_labels_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert between((ROOT / "docs" / "accuracy.md").read_text(), "few-labels") == study.table(rows)
 
 
+def test_half_hops_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = benchmark("studies.half_hops", monkeypatch)
+    rows = study.read_rows(ROOT / "results" / "half_hops.jsonl")
+    assert between((ROOT / "docs" / "large-graphs.md").read_text(), "half-hops") == study.table(rows)
+    pairs = {(row["graph"], row["seed"]) for row in rows}
+    assert len(rows) == 2 * len(pairs)  # each split with both types
+
+
 def test_inductive_table(monkeypatch: pytest.MonkeyPatch) -> None:
     study = benchmark("studies.inductive", monkeypatch)
     rows = study.read_rows(ROOT / "results" / "inductive.jsonl")

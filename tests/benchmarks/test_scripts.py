@@ -72,6 +72,7 @@ def test_each_half_is_judged_at_the_epoch_the_other_half_chose(
         ("common", 3),
         ("speed.distinct", 2),
         ("studies.balanced", 2),
+        ("studies.half_hops", 2),
     ],
 )
 def test_examples(name: str, examples: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,10 @@ def list_graph() -> vcr.Graph:
     return vcr.generate(1500, 6000, classes=3, seed=0, features=6)
 
 
+COSTS = ("stages.json", "checksums.json")
+
+
 def all_bytes(store: vcr.TokenStore) -> dict[str, bytes]:
-    """Every file of a finished store but for what it cost; nothing else is left in it."""
+    """Every file of a finished store but for what it cost, and the checksum of that; nothing else is left in it."""
     assert [file for file in store.path.iterdir() if file.is_dir()] == []
-    return {file.name: file.read_bytes() for file in store.path.iterdir() if file.name != "stages.json"}
+    return {file.name: file.read_bytes() for file in store.path.iterdir() if file.name not in COSTS}

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from ..base.files import read_text
 from ..base.text import one_of
 from ..errors import ConfigError, StoreError
 from .output import Output, say
@@ -238,6 +237,8 @@ def read_nodes(text: str | None) -> list[str] | None:
     if text is None:
         return None
     if text.startswith("@"):
+        from ..base.files import read_text
+
         try:
             lines = read_text(Path(text[1:]), most=_MOST_NODES).splitlines()
         except StoreError as error:

@@ -329,9 +329,8 @@ class Run:
         train = np.unique(self.split.train)
         config = adapt_tokens(self.config.tokens, self.graph, train)
         own = make_identity(self.graph, train, config=config, settings=store.settings)
-        known = (
-            own.keys() & store.identity.keys()
-        )  # not those of the user's own kinds, nor what is younger than a store
+        # Neither what belongs to the user's own kinds, nor what is younger than the store.
+        known = own.keys() & store.identity.keys()
         if not (self.preparation.empty or (self.path / CHECKSUMS_FILE).is_file()):
             known.discard("graph features")  # earlier versions may have rounded otherwise when they prepared them
         different = differences(own, store.identity)
