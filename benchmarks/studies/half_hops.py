@@ -46,7 +46,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     >>> print(table(rows))
     | graph | hops, GB, float32 | float16 | test metric, %, float32 | float16 | difference | splits |
     | --- | --- | --- | --- | --- | --- | --- |
-    | Photo | 2.000 | 1.000 | 92.00 | 92.00 | -0.00 ± 1.00 | 2 |
+    | Photo | 2.000 | 1.000 | 92.00 | 92.00 | +0.00 ± 1.00 | 2 |
     """
     lines = []
     for graph in dict.fromkeys(row["graph"] for row in rows):

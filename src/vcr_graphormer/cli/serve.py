@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from ..base.files import read_text
 from ..errors import ConfigError, StoreError
 from .options import RunFolder
 from .output import say
@@ -67,6 +66,8 @@ def read_token(file: Path | None) -> str | None:
     """Return the token of a file, or of the environment; None if there is neither."""
     if file is None:
         return os.environ.get(TOKEN) or None
+    from ..base.files import read_text
+
     try:
         token = read_text(file, most=_MOST_TOKEN).strip()
     except StoreError as error:
