@@ -103,8 +103,7 @@ def misfit(value: Any, form: Any, name: str = "it") -> str | None:
     if isinstance(form, tuple):
         return None if any(misfit(value, one) is None for one in form) else f"{name} is {value!r:.50}"
     fits = value is None if form is None else is_number(value) if form is float else is_whole(value)
-    if fits and is_whole(value) and not -(2**63) <= value < 2**63:
-        fits = False
+    fits = fits and (not is_whole(value) or -(2**63) <= value < 2**63)
     if form not in (None, float, int):
         fits = isinstance(form, type) and isinstance(value, form)
     return None if fits else f"{name} is {value!r:.50}"

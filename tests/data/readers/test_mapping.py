@@ -635,3 +635,10 @@ def test_ids_of_a_parquet_file_that_are_no_utf8(tmp_path: Path) -> None:
     nodes, edges = NodeTable(str(tmp_path / "nodes.parquet")), EdgeTable(str(tmp_path / "edges.parquet"))
     with pytest.raises(VCRError, match=r"edges\.parquet is not a readable parquet file: Invalid UTF8"):
         read_mapped([nodes], [edges], Wanted(), problems=Problems())
+    file = tmp_path / "edges.parquet"
+    damaged = bytearray(file.read_bytes())
+    damaged[4:40] = bytes(36)  # the pages, not the footer that names the columns
+    file.write_bytes(damaged)
+    with pytest.raises(VCRError, match="is not a readable parquet file") as info:
+        read_mapped([nodes], [edges], Wanted(), problems=Problems())
+    assert str(info.value).count("is not a readable") == 1  # said once, however deep it was found

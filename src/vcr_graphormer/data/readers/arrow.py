@@ -220,5 +220,7 @@ def _readable(file: Path) -> Iterator[None]:
 
     try:
         yield
+    except StoreError:  # is an OSError, and has said what is wrong
+        raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise StoreError(f"{file} is not a readable {file.suffix[1:]} file: {first_line(error)}") from error
