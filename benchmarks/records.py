@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import this_command, variant_config
-from vcr_graphormer.base.checks import REMOVED
+from vcr_graphormer.base.checks import AUTO, REMOVED
 from vcr_graphormer.base.files import read_json, write_json
+from vcr_graphormer.data.agreement import keeps_directions
 from vcr_graphormer.data.datasets import load_dataset, load_splits, paper_split
 from vcr_graphormer.data.graph import Graph
 from vcr_graphormer.data.split import Split
@@ -137,23 +138,29 @@ def measure_accuracy(
     missing seed. `on_run` is called after each run with the content of its file and the run.
     """
     benches: dict[bool, Workbench] = {}
+
+    def bench_of(directed: bool) -> Workbench:
+        if directed not in benches:
+            benches[directed] = Workbench(load_dataset(plan.dataset, root, directed), find_device(device))
+        return benches[directed]
+
     files = []
     for variant in plan.variants:
         config = variant_config(plan.dataset, variant)
-        directed = config.data.directed
-        if directed not in benches:
-            benches[directed] = Workbench(load_dataset(plan.dataset, root, directed), find_device(device))
-        bench = benches[directed]
-        graph = bench.graph
+        graph = bench_of(config.data.directed not in (False, AUTO)).graph
         first = choose_split(plan.dataset, graph, plan.protocol, plan.seeds[0], root)
         metric = adapt(config, graph, first).config.training.metric
         about = {"dataset": graph.name, "protocol": plan.protocol, "variant": variant, "metric": metric}
         record = Record(folder, about, _settings(config), force)
         files.append(record.file)
         for seed in record.missing(plan.seeds):
-            split = choose_split(plan.dataset, graph, plan.protocol, seed, root)
+            split, bench = choose_split(plan.dataset, graph, plan.protocol, seed, root), bench_of(graph.directed)
+            if config.data.directed == AUTO:  # as `load_data` decides
+                arcs = bench_of(True).graph
+                bench = bench_of(arcs.num_arcs != graph.num_arcs and keeps_directions(arcs, graph, split.train))
             trial = bench.train(split, replace(config, training=replace(config.training, seed=seed)))
-            details = {"epochs": trial.epochs, "best_epoch": trial.best_epoch, "device": str(bench.device)}
+            details: dict[str, Any] = {"epochs": trial.epochs, "best_epoch": trial.best_epoch}
+            details |= {"device": str(bench.device), "directed": bench.graph.directed}
             run = record.add(seed, trial.val, trial.test, trial.seconds, **details)
             if on_run is not None:
                 on_run(record.content, run)

@@ -241,8 +241,8 @@ METHODS: dict[str, Method] = {
         {"hops_only": False},
         RUNNER,
     ),
-    # As shipped: all numbers adapt to the graph, members included. Only the direction of links is searched.
-    DEFAULT: Method(run_ours, {}, {"hops_only": False, "model.members": AUTO}, RUNNER),
+    # As shipped: all numbers adapt to the graph, members and the direction of links included. Nothing is searched.
+    DEFAULT: Method(run_ours, {}, {"hops_only": False, "model.members": AUTO, "links": "auto"}, RUNNER, False),
 }
 
 

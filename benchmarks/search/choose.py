@@ -54,7 +54,7 @@ def rebuild(config: dict[str, Any]) -> vcr.Config:
 
 def to_toml(config: vcr.Config, directed: bool, comment: str) -> str:
     """Return the text of a preset."""
-    sections: dict[str, dict[str, Any]] = {"data": {"directed": True}} if directed else {}
+    sections: dict[str, dict[str, Any]] = {"data": {"directed": directed}}
     for name in ("tokens", "model", "training"):
         values = asdict(getattr(config, name))
         sections[name] = {key: value for key, value in values.items() if key not in LEFT_OUT}

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 import vcr_graphormer as vcr
 from benchmarks.common import load_graph, markdown_table, new_parser, print_table, write_result
-from vcr_graphormer.data.changes import Growth
+from vcr_graphormer.data.growth import Growth
 from vcr_graphormer.tokens.growth import REFRESH, Update
 
 GENERATED = "generated"

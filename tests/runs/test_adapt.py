@@ -11,7 +11,8 @@ import torch
 import vcr_graphormer as vcr
 from vcr_graphormer import AUTO, Config, ConfigError, DataConfig, Graph, GraphError, Run, Split, StoreError
 from vcr_graphormer.base.checks import unresolved
-from vcr_graphormer.runs.adapt import adapt, choose_members, label_agreement, rarer_class
+from vcr_graphormer.data.agreement import label_agreement
+from vcr_graphormer.runs.adapt import adapt, choose_members, rarer_class
 from vcr_graphormer.runs.config import load_config
 from vcr_graphormer.runs.trials import Workbench
 from vcr_graphormer.tokens.adapt import adapt_tokens, has_few_labels
@@ -107,7 +108,7 @@ def test_what_is_given_stays() -> None:
     )
     config = adapt(given, make_graph(), split_of(300, 100)).config
     expected = asdict(given)
-    expected["data"]["features"] = "given"
+    expected["data"] |= {"features": "given", "directed": False}
     expected["tokens"] |= {"link_tokens": 8, "nearest_tokens": 8}
     expected["model"] |= {"rich_tokens": 1, "neighbour_dropout": 1 / 3, "own_dropout": 1 / 3, "rich_labels": False}
     expected["model"] |= {"feature_dropout": 0.0, "embedding_dropout": 0.0, "members": 5, "own_hops": True}
@@ -147,6 +148,56 @@ def test_hops_are_read_directly_where_linked_nodes_have_the_same_class() -> None
     assert label_agreement(values, split.train) == 0
     alone = vcr.Graph.from_edges(np.empty((2, 0), int), num_nodes=3, labels=[0, 1, 0])
     assert label_agreement(alone, np.arange(3)) == 0
+
+
+def test_few_epochs_where_features_nearly_tell_the_class() -> None:
+    wide = vcr.generate(1500, 4500, classes=3, features=120, homophily=0.7, seed=0)
+    adapted = adapt(Config(), wide, split_of(1500, 1001))
+    model, training = adapted.config.model, adapted.config.training
+    assert (training.epochs, model.rich_tokens, model.label_hops, model.members) == (20, 0, 0, 3)
+    told = [note for note in adapted.notes if "similar features tell the class better" in note]
+    assert len(told) == 1 and told[0].endswith("(Cohen's kappa 0.99 and 0.56)")
+    assert "20 epochs: 1,001 training nodes, and features that are soon learned by heart" in adapted.notes
+    # Not with fewer training nodes or columns, not where edges say nothing, and not against what is given.
+    few_nodes = adapt(Config(), wide, split_of(1500, 1000)).config
+    assert (few_nodes.training.epochs, few_nodes.model.label_hops) == (100, 2)
+    narrow = replace(wide, features=np.asarray(wide.features)[:, :99])
+    assert adapt(Config(), narrow, split_of(1500, 1001)).config.training.epochs == 60
+    mixed = vcr.generate(1500, 4500, classes=3, features=120, homophily=1 / 3, seed=0)
+    assert adapt(Config(), mixed, split_of(1500, 1001)).config.training.epochs == 60
+    noisy = np.asarray(wide.features) + np.random.default_rng(0).normal(0, 10, (1500, 120)).astype(np.float32)
+    assert adapt(Config(), replace(wide, features=noisy), split_of(1500, 1001)).config.training.epochs == 60
+    given = load_config(overrides=["training.epochs=7", "model.label_hops=1", "model.members=1"])
+    kept = adapt(given, wide, split_of(1500, 1001)).config
+    assert (kept.training.epochs, kept.model.label_hops, kept.model.members, kept.model.rich_tokens) == (7, 1, 1, 0)
+    # Only labels of training nodes are read.
+    labels = np.asarray(wide.labels).copy()
+    labels[1001:] = (labels[1001:] + 1) % 3
+    assert adapt(Config(), replace(wide, labels=labels), split_of(1500, 1001)).config == adapted.config
+
+
+def test_more_features_are_hidden_where_only_links_tell_the_class() -> None:
+    random = np.random.default_rng(0)
+    labels = random.integers(3, size=360)
+    pairs = [(page, 60 * labels[page] + to) for page in range(180, 360) for to in random.choice(60, 20, replace=False)]
+    noise = random.normal(size=(360, 100)).astype(np.float32)
+    edges = np.array(pairs).T
+    graph = Graph.from_edges(edges, features=noise, labels=labels, directed=True)
+    split = Split(np.arange(180, 300), np.arange(300, 320), np.arange(320, 360))
+    adapted = adapt(Config(), graph, split)
+    model = adapted.config.model
+    assert (model.feature_dropout, model.embedding_dropout) == (0.8, 0.1)
+    assert any(
+        note.startswith("80% of the features are hidden while training: similar links") for note in adapted.notes
+    )
+    assert not any("nothing around neighbours" in note for note in adapted.notes)
+    # Where features tell it, too, they are read.
+    telling = noise.copy()
+    telling[:, 0] += 100 * (labels - 1)
+    told = adapt(load_config(overrides=["data.scale=none"]), replace(graph, features=telling), split).config.model
+    assert (told.feature_dropout, told.embedding_dropout) == (0.5, 0.3)
+    few = adapt(Config(), replace(graph, features=noise[:, :99]), split).config.model
+    assert (few.feature_dropout, few.embedding_dropout) == (0.0, 0.0)
 
 
 def test_members_by_training_nodes() -> None:

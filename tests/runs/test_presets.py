@@ -68,7 +68,7 @@ def test_presets_mean_what_they_meant_before_the_adaptive_default(key: str) -> N
     found = asdict(load_config(options={"data": {"dataset": name}}, variant=variant))
     for section, values in PRESETS["plain"].items():
         assert found[section] == values | PRESETS[key].get(section, {})
-    assert found["data"] == asdict(DataConfig(name, scale="none")) | PRESETS[key].get("data", {})
+    assert found["data"] == asdict(DataConfig(name, scale="none", directed=False)) | PRESETS[key].get("data", {})
 
 
 def test_the_table_has_all_presets() -> None:
@@ -84,7 +84,7 @@ def test_the_table_has_all_presets() -> None:
 def test_the_papers_model_for_any_graph(dataset: str) -> None:
     config = load_config(options={"data": {"dataset": dataset}}, variant="paper")
     tokens, model = token_config(distinct=False, clusters=AUTO, content_clusters=AUTO), model_config()
-    assert config == plain_config(data=DataConfig(dataset, scale="none"), tokens=tokens, model=model)
+    assert config == plain_config(data=DataConfig(dataset, scale="none", directed=False), tokens=tokens, model=model)
     graph = generate(150, 600, classes=3, features=4, seed=0)
     adapted = adapt(config, graph, Split.random(graph.labels, seed=0)).config
     assert adapted == replace(config, data=adapted.data, tokens=adapted.tokens, training=adapted.training)

@@ -12,7 +12,7 @@ from tests.support.damage import edited_manifest
 from tests.support.plain import token_config
 from vcr_graphormer import ConfigError, Graph, GraphError, StoreError, TokenStore, generate, tokenize
 from vcr_graphormer.base.patched import Patched
-from vcr_graphormer.data.changes import Growth
+from vcr_graphormer.data.growth import Growth
 from vcr_graphormer.tokens.growth import Update, choose_refresh, update
 from vcr_graphormer.tokens.hops import Step
 

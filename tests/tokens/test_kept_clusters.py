@@ -19,7 +19,7 @@ from tests.support.runs import all_bytes, named_graph
 from tests.tokens.test_growth import shrink
 from vcr_graphormer import Graph, Run, StoreError, TokenStore, generate, make_lists, tokenize, update
 from vcr_graphormer.base.folders import digest
-from vcr_graphormer.data.changes import Growth
+from vcr_graphormer.data.growth import Growth
 from vcr_graphormer.explain.criteria import measure_criteria
 from vcr_graphormer.ranking import partitioners
 from vcr_graphormer.ranking.growth import join_clusters

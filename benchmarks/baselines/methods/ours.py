@@ -7,6 +7,7 @@ from typing import Any
 import vcr_graphormer as vcr
 from benchmarks.baselines.bench import Bench, Measured
 from benchmarks.baselines.network import Settings
+from vcr_graphormer.data.agreement import keeps_directions
 from vcr_graphormer.runs.recipes import changed
 
 SECTIONS = ("tokens", "model", "training")
@@ -36,7 +37,10 @@ def make_config(settings: Settings, seed: int) -> vcr.Config:
 
 def run_ours(bench: Bench, settings: Settings, split: vcr.Split, seed: int, *, test: bool) -> Measured:
     """Train by our own trainer; without `test` the crossed score of validation nodes is computed, as for baselines."""
-    workbench = bench.workbench_of(settings.get("links", "both"))
+    links = settings.get("links", "both")
+    if links == "auto":  # as `load_data` decides
+        links = "out" if bench.directed and keeps_directions(bench.arcs, bench.graph, split.train) else "both"
+    workbench = bench.workbench_of(links)
     config = changed(make_config(settings, seed), {"training": {"metric": bench.metric}})
     if test:
         trial = workbench.train(split, config)

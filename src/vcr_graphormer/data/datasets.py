@@ -11,14 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from ..base.checks import check_choice, check_seed, setting
+from ..base.checks import AUTO, check_choice, check_seed, setting
 from ..base.jobs import Progress
 from ..base.problems import Problems, first_texts
 from ..errors import ConfigError, GraphError, StoreError, unknown_name
+from .agreement import MOST_NODES, keeps_directions
 from .catalogue import DATASETS, RANDOM, Counts, find_dataset
 from .columns.schema import Schema
 from .generated import digits
 from .graph import Graph
+from .inductive import Seen
 from .readers.assembly import Wanted
 from .readers.mapping import EdgeTable, NodeTable
 from .readers.own import read_graph, read_mapped, read_splits, warn
@@ -42,7 +44,8 @@ class DataConfig:
     root : str
         Folder with the raw files of the published datasets.
     directed : bool
-        Whether edges keep their direction.
+        Whether edges keep their direction. AUTO: if the outgoing links of training nodes tell their class better than
+        all of their links do; never in large graphs, and without classes.
     task : str
         What to learn: `classification`, `multilabel` or `regression`. `auto` decides by the labels.
     ids : str
@@ -78,7 +81,7 @@ class DataConfig:
 
     dataset: str = setting(EMBEDDED, "a published dataset by name, or the path of your own folder or file")
     root: str = setting("data", "folder with the raw files of the published datasets")
-    directed: bool = setting(False, "keep the direction of edges")
+    directed: bool = setting(AUTO, "keep the direction of edges; auto: if it tells the classes of training nodes")
     task: str = setting("auto", f"what to learn: {', '.join(TASKS)}; auto: by labels")
     ids: str = setting("auto", "what whole-number ids of own data are: rows or names; auto decides")
     features: str = setting("auto", "given by the data, or made: identity (one column per node) or degree")
@@ -217,7 +220,31 @@ def load_data(
     check_preparation(config)
     with _told(tell) as problems:
         graph, times = _read(config, problems, progress=progress)
-        return graph, _split(config, graph, times=times)
+        split = _split(config, graph, times=times)
+    directed = _with_directions(config, graph, split) if config.directed == AUTO and split is not None else None
+    if directed is not None and tell is not None:
+        tell("edges keep their direction (data.directed): outgoing links tell the class of training nodes best")
+    return directed or graph, split
+
+
+def _with_directions(config: DataConfig, graph: Graph, split: Split) -> Graph | None:
+    """Return the graph with the directions of its edges where they tell the classes of training nodes, else None.
+
+    It is read once more. A saved graph stays as it was saved, and a large one is not read twice.
+    """
+    embedded = config.dataset == EMBEDDED and not (config.nodes or config.edges)
+    if embedded or graph.folder is not None or graph.num_nodes > MOST_NODES:
+        return None
+    if not TASKS[graph.task].has_classes:
+        return None
+    directed, _ = _read(replace(config, directed=True), Problems(), progress=None)
+    if directed.num_arcs == graph.num_arcs:  # all edges go both ways
+        return None
+    with_them, without, train = directed, graph, split.train
+    if config.inductive:
+        seen = Seen.of(directed, split)
+        with_them, without, train = seen.graph, Seen.of(graph, split).graph, seen.train
+    return directed if keeps_directions(with_them, without, train) else None
 
 
 def load_later(
@@ -261,18 +288,18 @@ def _told(tell: Callable[[str], None] | None) -> Iterator[Problems]:
 def _read(
     config: DataConfig, problems: Problems, *, progress: Progress | None, schema: Schema | None = None
 ) -> tuple[Graph, Any]:
-    """Return the graph, and the times of its nodes if a column holds them."""
-    times = None
+    """Return the graph, without directions if these are AUTO, and the times of its nodes if a column holds them."""
+    times, directed = None, config.directed != AUTO and config.directed
     if config.nodes or config.edges:
         if find_dataset(config.dataset) is not None:
             raise ConfigError(
                 f"data.dataset is {config.dataset}, a published one: leave out [data.nodes] and [data.edges]"
             )
         name = "tables" if config.dataset == EMBEDDED else Path(config.dataset).resolve().stem
-        wanted = Wanted(config.directed, config.task, name, schema)
+        wanted = Wanted(directed, config.task, name, schema)
         graph, times = read_mapped(config.nodes, config.edges, wanted, problems=problems, progress=progress)
     else:
-        how: dict[str, Any] = {"directed": config.directed, "task": config.task, "ids": config.ids}
+        how: dict[str, Any] = {"directed": directed, "task": config.task, "ids": config.ids}
         graph = load_dataset(config.dataset, config.root, **how, problems=problems, progress=progress)
     if config.features in ("identity", "degree"):
         graph = graph.with_features(config.features)  # type: ignore[arg-type]

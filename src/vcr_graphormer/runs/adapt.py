@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..base.checks import AUTO, unresolved
+from ..data.agreement import Agreement
 from ..data.columns.preparation import Preparation
 from ..data.columns.schema import CATEGORY, DATE, OTHER, Schema
 from ..data.graph import Graph
@@ -37,12 +38,19 @@ DROPOUT, STRONG_DROPOUT = 0.3, 0.5
 MEMBERS = ((1000, 5), (5000, 3))
 # Agreement of linked classes from which on the first path reads hops. Graphs here have at most 0.1, or at least 0.67.
 ALIKE = 0.3
-MOST_COMPARED = 100_000  # training nodes whose edges that agreement is measured on
 RICH_TOKENS, LABEL_HOPS = 1, 2  # as far as there are hops
 HIDDEN_PATH = 1 / 3  # where paths are gated, each is hidden from a third of the nodes of a step
 # Of many columns, such as words, others say the same as a hidden one. Of few, each says something of its own. With
 # MANY_LABELS, this took Minesweeper (7 columns) from 93.3 to 97.0 and Tolokers (10) from 83.7 to 84.4 (docs/log.md).
 FEW_COLUMNS, FEATURE_DROPOUT, EMBEDDING_DROPOUT = 100, 0.5, 0.3
+# Where nearest features nearly always tell the class, and better than edges do, as words on CS and Physics, the words
+# of training nodes are learned by heart within ten epochs. Few epochs, and nothing around neighbours, are better there.
+# That takes a third of the time, which is given to three models (docs/log.md). CS and Physics lead by 0.06 to 0.13, and
+# have 0.89 to 0.93. All other graphs have no lead.
+FEATURES_LEAD, FEATURES_TELL, FEW_EPOCHS, SPARE_MEMBERS = 0.03, 0.8, 20, 3
+# Where nearest links tell the class far better than edges and features, as on Squirrel (0.65 ahead, the next graph has
+# 0.14), hiding more of the features is worth five points (docs/log.md).
+LINKS_LEAD, MISLEADING_DROPOUT, LINKED_EMBEDDING_DROPOUT = 0.3, 0.8, 0.1
 MANY_LABELS = 3000  # training nodes from which on neighbours carry labels, if columns are few: otherwise they overfit
 MOST_LISTED = 8  # names of columns in one note
 # Two classes, the rarer one with a smaller fraction of the training labels: ROC-AUC judges, and F1 chooses a threshold.
@@ -91,12 +99,13 @@ def adapt(config: Config, graph: Graph, split: Split) -> Adapted:
         learned, train = seen.graph, seen.train
         hidden = graph.num_nodes - learned.num_nodes
         notes.append(f"inductive: {hidden:,} validation and test nodes, and their edges, are hidden from the training")
-    config = replace(config, data=_resolved_data(config, preparation))
+    config = replace(config, data=_resolved_data(config, preparation, directed=graph.directed))
     tokens = adapt_tokens(config.tokens, learned, train)
     notes += _notes_on_tokens(config, tokens, graph=learned, train=train)
     config = replace(config, tokens=tokens)
-    config, of_model = _adapt_model(config, learned, train)
-    config, of_training = _adapt_training(config, graph, split)
+    told = _what_tells_classes(config, learned, train)
+    config, of_model = _adapt_model(config, learned, train, told=told)
+    config, of_training = _adapt_training(config, graph, split, told=told)
     return Adapted(config, (*notes, *of_model, *of_training), preparation, prepared)
 
 
@@ -136,9 +145,9 @@ def warmup_steps(batch_size: int, epochs: int, train: int) -> int:
     return round(WARMUP * epochs * math.ceil(train / batch_size))
 
 
-def _resolved_data(config: Config, preparation: Preparation) -> Any:
-    """Return the data section without `auto` in features and scale."""
-    data = replace(config.data, scale="standard" if preparation.standardizes else "none")
+def _resolved_data(config: Config, preparation: Preparation, *, directed: bool) -> Any:
+    """Return the data section without `auto` in directions, features and scale."""
+    data = replace(config.data, scale="standard" if preparation.standardizes else "none", directed=directed)
     return replace(data, features=preparation.made or "given") if data.features == "auto" else data
 
 
@@ -190,23 +199,48 @@ def _notes_on_tokens(config: Config, tokens: TokenConfig, *, graph: Graph, train
     return notes
 
 
-def _adapt_model(config: Config, graph: Graph, train: NDArray[np.int64]) -> tuple[Config, list[str]]:
+@dataclass(frozen=True)
+class _Told:
+    """What tells the classes of training nodes: how well, and what follows from that."""
+
+    agreement: Agreement = field(default_factory=Agreement)
+    features_lead: bool = False
+    links_lead: bool = False
+
+
+def _what_tells_classes(config: Config, graph: Graph, train: NDArray[np.int64]) -> _Told:
+    """Compare edges, features and links, unless no setting depends on it."""
+    if not {*unresolved(config.model), *unresolved(config.training)}:
+        return _Told()
+    agreement = Agreement.of(graph, train)
+    wide = graph.num_features >= FEW_COLUMNS and len(train) > MORE_EPOCHS_UP_TO
+    tell = agreement.features > max(FEATURES_TELL, agreement.edges + FEATURES_LEAD)
+    return _Told(
+        agreement,
+        wide and agreement.edges > ALIKE and tell,
+        agreement.links > max(agreement.edges, agreement.features) + LINKS_LEAD,
+    )
+
+
+def _adapt_model(config: Config, graph: Graph, train: NDArray[np.int64], *, told: _Told) -> tuple[Config, list[str]]:
     model, tokens, task = config.model, config.tokens, TASKS[graph.task]
     hops, few_columns = tokens.hops, graph.num_features < FEW_COLUMNS
     has_neighbours = any((tokens.structure_tokens, tokens.content_tokens, tokens.link_tokens, tokens.nearest_tokens))
     small = len(train) < SMALL_BELOW or has_few_labels(graph, train)
     width, gated = SMALL_WIDTH if small else WIDTH, model.combine == "gated"
-    agreement = label_agreement(graph, train) if gated and model.own_hops == AUTO else 0.0
+    members = max(choose_members(len(train)), SPARE_MEMBERS if told.features_lead else 1)
+    feature_dropout = 0.0 if few_columns else MISLEADING_DROPOUT if told.links_lead else FEATURE_DROPOUT
+    embedding_dropout = 0.0 if few_columns else LINKED_EMBEDDING_DROPOUT if told.links_lead else EMBEDDING_DROPOUT
     chosen: dict[str, Any] = {
         "hidden_channels": -(-width // model.heads) * model.heads,
-        "members": choose_members(len(train)),
+        "members": members,
         "dropout": STRONG_DROPOUT if small else DROPOUT,
-        "rich_tokens": min(RICH_TOKENS, hops),
-        "label_hops": min(LABEL_HOPS, hops),
-        "own_hops": gated and hops > 0 and agreement > ALIKE,
+        "rich_tokens": 0 if told.features_lead else min(RICH_TOKENS, hops),
+        "label_hops": 0 if told.features_lead else min(LABEL_HOPS, hops),
+        "own_hops": gated and hops > 0 and told.agreement.edges > ALIKE,
         "rich_labels": has_neighbours and task.has_classes and few_columns and len(train) >= MANY_LABELS,
-        "feature_dropout": 0.0 if few_columns else FEATURE_DROPOUT,
-        "embedding_dropout": 0.0 if few_columns else EMBEDDING_DROPOUT,
+        "feature_dropout": feature_dropout,
+        "embedding_dropout": embedding_dropout,
         "neighbour_dropout": min(HIDDEN_PATH, 1 - max(0.0, model.own_dropout)) if gated else 0.0,
         "own_dropout": min(HIDDEN_PATH, 1 - max(0.0, model.neighbour_dropout)) if gated else 0.0,
     }
@@ -219,7 +253,18 @@ def _adapt_model(config: Config, graph: Graph, train: NDArray[np.int64]) -> tupl
         notes.append(f"{chosen['members']} models that predict together: {len(train):,} training nodes")
     if "own_hops" in names and chosen["own_hops"]:
         notes.append(
-            f"hops are read directly: linked nodes tend to have the same class (Cohen's kappa {agreement:.2f})"
+            f"hops are read directly: linked nodes tend to have the same class (Cohen's kappa "
+            f"{told.agreement.edges:.2f})"
+        )
+    if {"rich_tokens", "label_hops"} & {*names} and told.features_lead:
+        notes.append(
+            f"nothing around neighbours: similar features tell the class better than edges do (Cohen's kappa "
+            f"{told.agreement.features:.2f} and {told.agreement.edges:.2f})"
+        )
+    if "feature_dropout" in names and told.links_lead and not few_columns:
+        notes.append(
+            f"{feature_dropout:.0%} of the features are hidden while training: similar links tell the class (Cohen's "
+            f"kappa {told.agreement.links:.2f}), features do not ({told.agreement.features:.2f})"
         )
     if "feature_dropout" in names and few_columns:
         notes.append(f"no dropout of features: {graph.num_features} columns are few, and each may matter")
@@ -231,33 +276,6 @@ def _adapt_model(config: Config, graph: Graph, train: NDArray[np.int64]) -> tupl
     return config, notes
 
 
-def label_agreement(graph: Graph, train: NDArray[np.int64]) -> float:
-    """Return Cohen's kappa of the classes at both ends of an edge between training nodes: 1 if they are always equal.
-
-    It is 0 if they are equal as often as by chance, and where no two training nodes are linked.
-
-    >>> line = Graph.from_edges([[0, 1, 2], [1, 2, 3]], num_nodes=4, labels=[0, 0, 1, 1])
-    >>> round(label_agreement(line, np.arange(4)), 3)  # two of three edges, one and a half by chance
-    0.333
-    """
-    if not TASKS[graph.task].has_classes or graph.labels is None:
-        return 0.0
-    from sklearn.metrics import cohen_kappa_score
-
-    known = np.full(graph.num_nodes, -1)
-    known[train] = np.asarray(graph.labels)[train]
-    nodes = train[:: max(1, -(-len(train) // MOST_COMPARED))]
-    starts = np.asarray(graph.indptr[nodes], dtype=np.int64)
-    counts = np.asarray(graph.indptr[nodes + 1], dtype=np.int64) - starts
-    arcs = np.repeat(starts + counts - np.cumsum(counts), counts) + np.arange(counts.sum())
-    sources, targets = np.repeat(nodes, counts), np.asarray(graph.indices[arcs])
-    ours, theirs = known[sources], known[targets]
-    compared = (ours >= 0) & (theirs >= 0) & (sources != targets)
-    if len(np.unique(ours[compared])) < 2:  # kappa has no value for one class
-        return 0.0
-    return float(cohen_kappa_score(ours[compared], theirs[compared]))
-
-
 def choose_members(train: int) -> int:
     """Return how many models predict together, by the number of training nodes.
 
@@ -267,7 +285,7 @@ def choose_members(train: int) -> int:
     return next((members for most, members in MEMBERS if train <= most), 1)
 
 
-def _adapt_training(config: Config, graph: Graph, split: Split) -> tuple[Config, list[str]]:
+def _adapt_training(config: Config, graph: Graph, split: Split, *, told: _Told) -> tuple[Config, list[str]]:
     training, train, names = config.training, len(split.train), unresolved(config.training)
     task, notes = TASKS[graph.task], []
     if "batch_size" in names:
@@ -277,8 +295,10 @@ def _adapt_training(config: Config, graph: Graph, split: Split) -> tuple[Config,
         steps = math.ceil(train / size)
         notes.append(f"batch of {size:,} nodes: {train:,} training nodes, {steps:,} steps an epoch")
     if "epochs" in names:
-        training = replace(training, epochs=MORE_EPOCHS if train <= MORE_EPOCHS_UP_TO else EPOCHS)
-        notes.append(f"{training.epochs} epochs: {train:,} training nodes")
+        epochs = FEW_EPOCHS if told.features_lead else MORE_EPOCHS if train <= MORE_EPOCHS_UP_TO else EPOCHS
+        training = replace(training, epochs=epochs)
+        more = ", and features that are soon learned by heart" if told.features_lead else ""
+        notes.append(f"{epochs} epochs: {train:,} training nodes{more}")
     if "warmup_steps" in names:
         steps = warmup_steps(training.batch_size, training.epochs, train)
         training = replace(training, warmup_steps=steps)

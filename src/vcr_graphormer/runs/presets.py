@@ -15,7 +15,7 @@ from ..errors import ConfigError, unknown_name
 PAPER = "paper.toml"
 VARIANTS = ("default", "adaptive", "reduced", "no-neighbours", "paper", "hops", "pagerank")
 # The settings that the other variants start from.
-_FILES = {"default": "", "adaptive": "", "no-neighbours": "", "reduced": ".reduced"}
+_FILES = {"default": "", "no-neighbours": "", "reduced": ".reduced"}
 # What variants change in the settings of their file.
 _CHANGES: dict[str, dict[str, int]] = {
     "no-neighbours": {"structure_tokens": 0, "content_tokens": 0, "link_tokens": 0, "nearest_tokens": 0},
@@ -28,7 +28,7 @@ def load_preset(dataset: str, variant: str = "default") -> dict[str, dict[str, A
     """Return the TOML tables of a dataset's preset; empty where there is none, as for the default of your own data.
 
     `default` is the full method with our best settings; `no-neighbours` is the same without neighbours. `adaptive` are
-    the settings of a graph without a preset; only the direction of edges is the preset's. `reduced` are the best
+    the settings of a graph without a preset. `reduced` are the best
     settings that leave parts of the method out; the first line of each file names them. `paper` is the paper's method
     with the authors' settings, or with moderate sizes where they give none, as for your own data. Two variants of it
     leave something out: `hops` all neighbours (as NAGphormer does), `pagerank` all super nodes.
@@ -36,10 +36,12 @@ def load_preset(dataset: str, variant: str = "default") -> dict[str, dict[str, A
     >>> load_preset("Photo", "paper")["tokens"]["hops"], load_preset("my/own/data")
     (3, {})
     >>> load_preset("Squirrel", "adaptive")
-    {'data': {'directed': True}}
+    {}
     """
     if variant not in VARIANTS:
         raise unknown_name("variant", variant, VARIANTS)
+    if variant == "adaptive":
+        return {}
     published, folder = find_dataset(dataset), resources.files(__package__) / "presets"
     file = folder / f"{dataset if published is None else published.name}{_FILES.get(variant, '.paper')}.toml"
     tables: dict[str, dict[str, Any]] = {}
@@ -49,9 +51,8 @@ def load_preset(dataset: str, variant: str = "default") -> dict[str, dict[str, A
         tables = tomllib.loads((folder / PAPER).read_text(encoding="utf-8"))
     elif variant == "reduced":
         raise ConfigError(f"there are no settings of variant {variant} for {dataset}: leave out the variant")
-    if variant == "adaptive":
-        directed = tables.get("data", {}).get("directed", False)
-        return {"data": {"directed": True}} if directed else {}
+    if tables:  # the graph of the paper has no directions; presets that keep them say so
+        tables["data"] = {"directed": False, **tables.get("data", {})}
     if variant in _CHANGES:
         tokens = tables.get("tokens", {})
         tables["tokens"] = {**tokens, **_CHANGES[variant]}

@@ -10,6 +10,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from ..base.checks import AUTO
 from ..base.files import replace_file, write_json
 from ..base.folders import MANIFEST
 from ..data.datasets import data_paths, load_labelled, with_absolute_paths
@@ -93,6 +94,8 @@ def _train_seed(config: Config, seed: int, *, folder: Path, device: str, baselin
         return resume(run_folder, device, baselines=baselines, **watched)
     published = config.data.split == "published"
     data = config.data if published else replace(config.data, seed=seed)
+    if data.directed == AUTO and (folder / "graph" / MANIFEST).is_file():
+        data = replace(data, directed=Graph.open(folder / "graph").directed)  # as the first seed has decided
     settings = replace(config, data=data, training=replace(config.training, seed=seed))
     graph, split = load_labelled(data)
     saved = graph.folder or folder / "graph"

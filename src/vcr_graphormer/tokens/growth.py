@@ -26,9 +26,8 @@ from ..base.folders import MANIFEST, digest, is_intact, write_manifest
 from ..base.jobs import JobFolder, Progress
 from ..base.machine import default_threads
 from ..base.patched import Patched, patched_csr
-from ..data.changes import Growth
 from ..data.graph import Graph
-from ..data.growth import align, subgraph
+from ..data.growth import Growth, align, subgraph
 from ..errors import ConfigError, StoreError
 from ..ranking.connections import Connections
 from ..ranking.growth import coarse_of, grow_ranker, join_clusters, join_nearest, repair_rankings, share_new_node

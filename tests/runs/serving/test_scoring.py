@@ -13,7 +13,7 @@ import torch
 import vcr_graphormer as vcr
 from tests.support.plain import model_config, plain_config, token_config, train_config
 from tests.support.runs import CONFIG, named_graph
-from vcr_graphormer.data.changes import Growth
+from vcr_graphormer.data.growth import Growth
 from vcr_graphormer.errors import GraphError, StoreError
 from vcr_graphormer.runs.serving import tokens as live_tokens
 from vcr_graphormer.runs.serving.journal import JOURNAL, Journal
