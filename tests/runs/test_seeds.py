@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import vcr_graphormer as vcr
+from tests.data.test_agreement import write_pages
 from tests.runs.test_launch import CONFIG
 from vcr_graphormer import Graph, GraphError, Run, StoreError
 from vcr_graphormer.data.datasets import DataConfig
@@ -49,3 +50,19 @@ def test_seeds_give_mean_and_deviation_and_go_on_after_an_interruption(graph: Gr
         unlabelled = replace(graph, labels=None, class_names=None).save(tmp_path / "unlabelled")
         train_seeds(replace(config, data=DataConfig(dataset=str(unlabelled))), 1, tmp_path / "none", "cpu")
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.filterwarnings("ignore:while reading the data")
+def test_all_seeds_have_the_directions_that_the_first_one_chose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pages(tmp_path / "pages")
+    config = replace(CONFIG, data=DataConfig(dataset=str(tmp_path / "pages")))
+    train_seeds(config, 1, tmp_path / "runs", "cpu")
+    assert Run.open(tmp_path / "runs" / "seed-0", "cpu").graph.directed
+    # The next split would choose otherwise, but means compare runs of one graph.
+    monkeypatch.setattr("vcr_graphormer.data.datasets.keeps_directions", lambda *_: False)
+    train_seeds(config, 2, tmp_path / "runs", "cpu")
+    second = Run.open(tmp_path / "runs" / "seed-1", "cpu")
+    assert second.graph.directed
+    assert second.config.data.directed is True

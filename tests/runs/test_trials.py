@@ -1,6 +1,5 @@
 """The workbench makes the same numbers as `train`, for every kind of setting, and keeps what it has."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import torch
 import vcr_graphormer as vcr
 from tests.support.runs import CONFIG
 from vcr_graphormer import Graph, Split
+from vcr_graphormer.runs import trials
 from vcr_graphormer.runs.trials import Workbench, choose_workers, crossed
 
 
@@ -105,9 +105,13 @@ def test_a_half_without_a_metric_leaves_the_best_epoch(graph: Graph) -> None:
 
 
 def test_workers_by_cores_and_free_memory(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert choose_workers(graph, torch.device("cpu")) == 1
     inputs = 200 * (8 * 11 + 200) * 4  # the features, ten hops and rows of the adjacency matrix
     for cores, free, expected in ((16, 1e9, 4), (6, 1e9, 3), (1, 1e9, 1), (16, 8 * inputs, 2), (16, inputs, 1)):
-        monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)
+        monkeypatch.setattr(trials, "default_threads", lambda _, cores=cores: cores)
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device, free=free: (free, 2e9))
         assert choose_workers(graph, torch.device("cuda")) == expected
+    worker = 2**29 + inputs
+    for cores, room, expected in ((16, 1e12, 4), (2, 1e12, 2), (1, 1e12, 1), (16, 12 * worker, 3), (16, worker, 1)):
+        monkeypatch.setattr(trials, "default_threads", lambda _, cores=cores: cores)
+        monkeypatch.setattr(trials, "available_memory", lambda room=room: room)
+        assert choose_workers(graph, torch.device("cpu")) == expected

@@ -59,7 +59,7 @@ def split(graph: Graph) -> Split:
 
 
 def search_in(folder: Path, graph: Graph, split: Split, **options: Any) -> Run:
-    given: dict[str, Any] = {"recipes": RECIPES, "trials": TRIALS, "device": "cpu", **options}
+    given: dict[str, Any] = {"recipes": RECIPES, "trials": TRIALS, "device": "cpu", "workers": 1, **options}
     return vcr.tune(graph, split, given.pop("minutes", 60), folder, given.pop("config", SHORT), **given)
 
 

@@ -31,7 +31,7 @@ class Limits:
     ] = 1
     workers: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Trials that run side by side (default: 1 on a CPU, up to 4 on a GPU)."),
+        typer.Option(metavar="N", help="Trials that run side by side (default: up to 4, by cores and memory)."),
     ] = None
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of the search and of every training.")] = 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from ..base.machine import available_memory, default_threads
 from ..data.graph import Graph
 from ..data.inductive import Seen
 from ..data.metrics import LOWER_IS_BETTER
@@ -36,6 +36,7 @@ FEW_VALIDATION_NODES = 2000
 _MOST_WORKERS = 4
 _MOST_HOPS = 10  # that a step of `tune` may ask for (`steps.py`)
 _MEMORY_FRACTION = 0.25  # of the free memory for the inputs of all workers: activations need the rest
+_PROCESS_BYTES = 1 << 29  # of a worker on a CPU: torch, compiled loops and the graph, by hand
 _HALVES = slice(None, None, 2), slice(1, None, 2)
 
 OnTrainer = Callable[[Trainer], None]
@@ -77,17 +78,18 @@ class Judged:
 
 
 def choose_workers(graph: Graph, device: torch.device) -> int:
-    """Return how many trials run side by side: one on a CPU, at most four on a GPU, by cores and free memory.
+    """Return how many trials run side by side: at most four, by cores and free memory.
 
-    Small batches leave a GPU idle between kernels, and each worker needs a core to launch its own.
+    Steps of small models are not worth a second thread, and small batches leave a GPU idle between kernels. There, each
+    worker needs a core to launch its own and one to prepare the next.
     """
-    if device.type != "cuda":
-        return 1
+    on_gpu, cores = device.type == "cuda", default_threads(None)
     columns = graph.num_features * (1 + _MOST_HOPS)
     columns += graph.num_nodes if graph.num_nodes <= MOST_ADJACENCY_NODES else 0
-    inputs = graph.num_nodes * columns * torch.float32.itemsize
-    fitting = int(_MEMORY_FRACTION * torch.cuda.mem_get_info(device)[0] / max(1, inputs))
-    return max(1, min(_MOST_WORKERS, (os.cpu_count() or 1) // 2, fitting))
+    needed = graph.num_nodes * columns * torch.float32.itemsize
+    free = torch.cuda.mem_get_info(device)[0] if on_gpu else available_memory()
+    fitting = int(_MEMORY_FRACTION * free / max(1, needed if on_gpu else needed + _PROCESS_BYTES))
+    return max(1, min(_MOST_WORKERS, cores // 2 if on_gpu else cores, fitting))
 
 
 class Workbench:

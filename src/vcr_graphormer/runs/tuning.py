@@ -235,7 +235,7 @@ class TuneOptions(TypedDict, total=False):
     recipes : sequence of str or None
         Names of the recipes to try; default: all.
     workers : int or None
-        Processes that train trials side by side; default: 1 on a CPU, up to 4 on a GPU.
+        Processes that train trials side by side; default: up to 4, by cores and free memory.
     progress : callable, bool or None
         Called with a `TuningState`. By default a bar shows it on a terminal and in a notebook; False turns it off.
     """
@@ -615,7 +615,9 @@ class Search:
         cut_half_line(folder / TRIALS_FILE)
         journal = Journal(folder, budget, watch)
         with ExitStack() as stack:
-            start = partial(self.start, device, threads=torch.get_num_threads())
+            # By the size of groups, which stays the same when the search goes on with other workers.
+            threads = max(1, torch.get_num_threads() // (self.group if device.type == "cpu" else 1))
+            start = partial(self.start, device, threads=threads)
             do = stack.enter_context(Workers(start, workers)).do if workers > 1 else partial(one_by_one, start())
             while len(journal.tuning.entries) < budget.trials:
                 number = len(journal.tuning.entries)
@@ -633,7 +635,7 @@ class Search:
 
     def start(self, device: torch.device, *, threads: int) -> Do:
         """Return a function that judges a trial; all of its calls share a workbench."""
-        torch.set_num_threads(threads)  # as in the parent: threads decide how sums are rounded
+        torch.set_num_threads(threads)  # the same in all workers: threads decide how sums are rounded
         precision = next(iter(self.configs.values())).training.precision
         return partial(self.judge, Workbench(self.graph, device, precision, longest=self.longest()))
 
