@@ -10,8 +10,7 @@ from typing import Any
 from benchmarks.common import this_command, variant_config
 from vcr_graphormer.base.checks import AUTO, REMOVED
 from vcr_graphormer.base.files import read_json, write_json
-from vcr_graphormer.data.agreement import keeps_directions
-from vcr_graphormer.data.datasets import load_dataset, load_splits, paper_split
+from vcr_graphormer.data.datasets import load_dataset, load_splits, paper_split, with_directions
 from vcr_graphormer.data.graph import Graph
 from vcr_graphormer.data.split import Split
 from vcr_graphormer.errors import ConfigError, StoreError
@@ -155,9 +154,9 @@ def measure_accuracy(
         files.append(record.file)
         for seed in record.missing(plan.seeds):
             split, bench = choose_split(plan.dataset, graph, plan.protocol, seed, root), bench_of(graph.directed)
-            if config.data.directed == AUTO:  # as `load_data` decides
-                arcs = bench_of(True).graph
-                bench = bench_of(arcs.num_arcs != graph.num_arcs and keeps_directions(arcs, graph, split.train))
+            if config.data.directed == AUTO:
+                data = replace(config.data, root=str(root))
+                bench = bench_of(with_directions(data, graph, split) is not None)
             trial = bench.train(split, replace(config, training=replace(config.training, seed=seed)))
             details: dict[str, Any] = {"epochs": trial.epochs, "best_epoch": trial.best_epoch}
             details |= {"device": str(bench.device), "directed": bench.graph.directed}

@@ -9,10 +9,10 @@ import pytest
 import scipy.sparse as sp
 
 import vcr_graphormer as vcr
-from vcr_graphormer import Graph
+from vcr_graphormer import ConfigError, Graph
 from vcr_graphormer.base.checks import AUTO
 from vcr_graphormer.data import agreement
-from vcr_graphormer.data.agreement import keeps_directions, label_agreement, links_of, nearest_agreement
+from vcr_graphormer.data.agreement import Agreement, keeps_directions, label_agreement, links_of, nearest_agreement
 from vcr_graphormer.data.datasets import DataConfig, load_data
 from vcr_graphormer.runs.config import load_config
 
@@ -40,7 +40,7 @@ def pages(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     targets = [np.arange(20 * c, 20 * c + 20) for c in range(3)]
     edges = [(page, to) for page in range(60, 240) for to in random.choice(targets[labels[page]], 4, replace=False)]
     edges += [(hub, page) for page in range(240) for hub in random.choice(np.arange(240, 300), 30, replace=False)]
-    ends = np.array(edges).T
+    ends = np.array([*edges, (0, 60)]).T  # one leads to a larger id, else the order of ends would count as the writer's
     return ends[:, ends[0] != ends[1]], labels
 
 
@@ -88,12 +88,26 @@ def test_few_queries_and_small_blocks_say_the_same(monkeypatch: pytest.MonkeyPat
 
 def test_agreement_by_rows_is_a_kappa_of_known_values() -> None:
     labels = np.array([0, 0, 0, 1, 1, 1])
-    rows = np.array([[1, 0], [1, 0], [0, 1], [0, 1], [0, 1.0], [0, 1]])
-    # The third has a nearest node of the other class: five of six are right, 2.9 by chance.
-    # Of the nodes with the same row, the first in the list is the nearest: 1, 0, 3, 2, 2, 2.
-    assert nearest_agreement(rows, labels, np.arange(6)) == pytest.approx((2 / 6 - 4 / 9) / (1 - 4 / 9), abs=0.2)
+    # The nearest others are 1, 0, 0, 4, 3, 3: all have the same class.
+    rows = np.array([[1, 0], [1, 0], [2, 1], [0, 1], [0, 1.0], [1, 2]])
+    assert nearest_agreement(rows, labels, np.arange(6)) == 1.0
+    # With another third row they are 1, 0, 3, 2, 2, 3: classes 0, 0, 1, 0, 0, 1. Half are right, as by chance.
+    rows[2], rows[5] = [0, 1], [0, 3]
+    assert agreement._guess(rows, labels, np.arange(6))[1].tolist() == [0, 0, 1, 0, 0, 0]
+    # 2 of 6 are right; by chance 3/6 · 5/6 + 3/6 · 1/6 = 1/2.
+    assert nearest_agreement(rows, labels, np.arange(6)) == pytest.approx((2 / 6 - 1 / 2) / (1 - 1 / 2))
     assert nearest_agreement(np.eye(6), labels, np.arange(6)) == pytest.approx(0)  # nobody is similar
     assert nearest_agreement(rows, np.zeros(6, dtype=int), np.arange(6)) == 0.0  # one class
+
+
+def test_nothing_to_compare_agrees_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agreement, "MOST_LINKS", 3)  # so that every column of a complete graph is left out
+    edges = np.array([(u, v) for u in range(6) for v in range(6) if u != v]).T
+    complete = Graph.from_edges(edges, features=np.zeros((6, 0)), labels=[0, 0, 0, 1, 1, 1])
+    assert links_of(complete).shape == (6, 0)
+    found = Agreement.of(complete, np.arange(6))
+    assert (found.features, found.links) == (0, 0)
+    assert Agreement.of(complete, np.arange(0)) == Agreement()
 
 
 def test_who_is_linked_by_too_many_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,11 +129,37 @@ def test_directions_are_kept_where_outgoing_links_tell_the_class() -> None:
     changed[240:] = 0
     changed[:60] = 0
     assert keeps_directions(*both(edges, changed), train)
-    # Where the order of ends says nothing, they are not kept.
+
+
+def test_directions_that_the_writer_of_a_list_has_chosen_are_not_kept() -> None:
     plain = vcr.generate(400, 3000, classes=3, features=8, homophily=0.8, seed=0)
-    ends = np.stack(plain.to_scipy().tocoo().coords)
-    once = ends[:, ends[0] < ends[1]]
-    assert not keeps_directions(*both(once, plain.labels, num_nodes=400), np.arange(200))
+    # Ids sorted by class, and each edge once with its smaller end first: then the order of ends tells the class.
+    order = np.argsort(np.asarray(plain.labels), kind="stable")
+    new_ids = np.empty(400, dtype=np.int64)
+    new_ids[order] = np.arange(400)
+    ends = new_ids[np.stack(plain.to_scipy().tocoo().coords)]
+    smaller_first, labels = ends[:, ends[0] < ends[1]], np.asarray(plain.labels)[order]
+    for once in (smaller_first, smaller_first[::-1]):
+        assert not keeps_directions(*both(once, labels, num_nodes=400), np.arange(0, 400, 2))
+    # In random order they say nothing.
+    turned = np.random.default_rng(0).random(smaller_first.shape[1]) < 0.5
+    once = np.where(turned, smaller_first, smaller_first[::-1])
+    assert not keeps_directions(*both(once, labels, num_nodes=400), np.arange(0, 400, 2))
+
+
+@pytest.mark.parametrize("rarer", [0.5, 0.2, 0.1])
+@pytest.mark.parametrize("portals", [1, 3, 10])
+def test_directions_that_say_nothing_are_not_kept(portals: int, rarer: float) -> None:
+    """Pages of a portal all guess one class, which is right more often than a mixed guess if that is frequent."""
+    kept = 0
+    for seed in range(10):
+        random = np.random.default_rng(seed)
+        labels = (random.random(1000) < rarer).astype(np.int64)
+        pages = np.arange(100, 1000)
+        hubs = np.stack([random.integers(50, 100, 9000), random.choice(pages, 9000)])
+        edges = np.concatenate([np.stack([pages, random.integers(portals, size=900)]), hubs], 1)
+        kept += keeps_directions(*both(edges, labels), pages[:600])
+    assert kept <= 1
 
 
 def write_pages(folder: Path) -> None:
@@ -144,7 +184,17 @@ def test_own_data_keeps_its_directions_by_itself(tmp_path: Path) -> None:
         assert again is not None and again.train.tolist() == split.train.tolist()
     assert read(replace(config, directed=True))[0].fingerprint == graph.fingerprint
     assert read(replace(config, inductive=True))[0].directed
-    # Values have no class, and a saved graph is as it was saved.
+    degrees = replace(config, features="degree")
+    assert read(degrees)[0].fingerprint == read(replace(degrees, directed=True))[0].fingerprint
+    # A saved graph is as it was saved, and values have no class.
+    graph.save(tmp_path / "directed")
+    notes: list[str] = []
+    kept, _ = load_data(replace(config, dataset=str(tmp_path / "directed"), directed=False), tell=notes.append)
+    assert kept.directed
+    assert any(
+        note.endswith("a saved graph with directions: data.directed = false does not change it") for note in notes
+    )
+    assert read(replace(config, dataset=str(tmp_path / "directed")))[0].directed
     assert not read(replace(config, task="regression", dataset=str(numbers(tmp_path))))[0].directed
     read(replace(config, directed=False))[0].save(tmp_path / "saved")
     assert not read(replace(config, dataset=str(tmp_path / "saved")))[0].directed
@@ -157,6 +207,14 @@ def numbers(folder: Path) -> Path:
     lines = file.read_text().splitlines()
     file.write_text("\n".join([lines[0], *(f"{line[:-1]}{place % 5}.5" for place, line in enumerate(lines[1:]))]))
     return folder / "numbers"
+
+
+def test_only_a_graph_with_training_nodes_decides() -> None:
+    with pytest.raises(ConfigError, match="directed is -1; it must be True or False: a graph and its training nodes"):
+        vcr.load_dataset("digits", directed=AUTO)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="data.directed is 'auto'; it must be true, false or auto"):
+        read(DataConfig(directed="auto"))  # type: ignore[arg-type]
+    assert not read(DataConfig())[0].directed
 
 
 def test_large_graphs_are_not_read_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,12 +178,12 @@ def test_few_epochs_where_features_nearly_tell_the_class() -> None:
 
 def test_more_features_are_hidden_where_only_links_tell_the_class() -> None:
     random = np.random.default_rng(0)
-    labels = random.integers(3, size=360)
-    pairs = [(page, 60 * labels[page] + to) for page in range(180, 360) for to in random.choice(60, 20, replace=False)]
-    noise = random.normal(size=(360, 100)).astype(np.float32)
+    labels = random.integers(3, size=560)
+    pairs = [(page, 60 * labels[page] + to) for page in range(180, 560) for to in random.choice(60, 20, replace=False)]
+    noise = random.normal(size=(560, 100)).astype(np.float32)
     edges = np.array(pairs).T
     graph = Graph.from_edges(edges, features=noise, labels=labels, directed=True)
-    split = Split(np.arange(180, 300), np.arange(300, 320), np.arange(320, 360))
+    split = Split(np.arange(180, 480), np.arange(480, 520), np.arange(520, 560))
     adapted = adapt(Config(), graph, split)
     model = adapted.config.model
     assert (model.feature_dropout, model.embedding_dropout) == (0.8, 0.1)
@@ -198,6 +198,9 @@ def test_more_features_are_hidden_where_only_links_tell_the_class() -> None:
     assert (told.feature_dropout, told.embedding_dropout) == (0.5, 0.3)
     few = adapt(Config(), replace(graph, features=noise[:, :99]), split).config.model
     assert (few.feature_dropout, few.embedding_dropout) == (0.0, 0.0)
+    # Of few training nodes it could be chance.
+    fewer = replace(split, train=split.train[1:])
+    assert adapt(Config(), graph, fewer).config.model.feature_dropout == 0.5
 
 
 def test_members_by_training_nodes() -> None:

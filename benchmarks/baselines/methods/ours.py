@@ -39,7 +39,7 @@ def run_ours(bench: Bench, settings: Settings, split: vcr.Split, seed: int, *, t
     """Train by our own trainer; without `test` the crossed score of validation nodes is computed, as for baselines."""
     links = settings.get("links", "both")
     if links == "auto":  # as `load_data` decides
-        links = "out" if bench.directed and keeps_directions(bench.arcs, bench.graph, split.train) else "both"
+        links = "out" if keeps_directions(bench.arcs, bench.graph, split.train) else "both"
     workbench = bench.workbench_of(links)
     config = changed(make_config(settings, seed), {"training": {"metric": bench.metric}})
     if test:

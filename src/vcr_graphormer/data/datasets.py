@@ -147,6 +147,11 @@ def load_dataset(
     Graph(digits: 1,797 nodes, 5,631 edges, 64 features, 10 classes)
     """
     name = os.fspath(name)
+    if directed not in (True, False):
+        raise ConfigError(
+            f"directed is {directed!r}; it must be True or False: a graph and its training nodes decide what auto is "
+            f"(data.directed of a run)"
+        )
     dataset = find_dataset(name)
     if dataset is None and name != EMBEDDED:
         path = _own_path(name)
@@ -216,30 +221,38 @@ def load_data(
         Called with each note about one's own data; by default the notes are one warning.
     """
     check_choice(config, "data", "task", ("auto", *TASKS))
+    if config.directed not in (True, False, AUTO):
+        raise ConfigError(f"data.directed is {config.directed!r}; it must be true, false or auto")
     _check_time_split(config)
     check_preparation(config)
     with _told(tell) as problems:
         graph, times = _read(config, problems, progress=progress)
         split = _split(config, graph, times=times)
-    directed = _with_directions(config, graph, split) if config.directed == AUTO and split is not None else None
-    if directed is not None and tell is not None:
-        tell("edges keep their direction (data.directed): outgoing links tell the class of training nodes best")
-    return directed or graph, split
+        if graph.directed and config.directed is False:
+            problems.note(f"{graph.folder} is a saved graph with directions: data.directed = false does not change it")
+    if config.directed == AUTO and split is not None:
+        directed = with_directions(config, graph, split, progress=progress)
+        if directed is not None:
+            graph = directed
+            if tell is not None:
+                tell("edges keep their direction (data.directed): outgoing links tell the class of training nodes best")
+    return graph, split
 
 
-def _with_directions(config: DataConfig, graph: Graph, split: Split) -> Graph | None:
+def with_directions(
+    config: DataConfig, graph: Graph, split: Split, *, progress: Progress | None = None
+) -> Graph | None:
     """Return the graph with the directions of its edges where they tell the classes of training nodes, else None.
 
-    It is read once more. A saved graph stays as it was saved, and a large one is not read twice.
+    Edges are read once more. A saved graph stays as it was saved.
     """
     embedded = config.dataset == EMBEDDED and not (config.nodes or config.edges)
-    if embedded or graph.folder is not None or graph.num_nodes > MOST_NODES:
+    if embedded or graph.folder is not None or graph.num_nodes > MOST_NODES or not TASKS[graph.task].has_classes:
         return None
-    if not TASKS[graph.task].has_classes:
-        return None
-    directed, _ = _read(replace(config, directed=True), Problems(), progress=None)
-    if directed.num_arcs == graph.num_arcs:  # all edges go both ways
-        return None
+    arcs, _ = _read(replace(config, directed=True), Problems(), progress=progress)
+    directed = arcs  # its features are those of the graph, but for degrees
+    if config.features != "degree":
+        directed = replace(graph, indptr=arcs.indptr, indices=arcs.indices, weights=arcs.weights, directed=True)
     with_them, without, train = directed, graph, split.train
     if config.inductive:
         seen = Seen.of(directed, split)

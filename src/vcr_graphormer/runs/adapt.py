@@ -49,7 +49,7 @@ FEW_COLUMNS, FEATURE_DROPOUT, EMBEDDING_DROPOUT = 100, 0.5, 0.3
 # have 0.89 to 0.93. All other graphs have no lead.
 FEATURES_LEAD, FEATURES_TELL, FEW_EPOCHS, SPARE_MEMBERS = 0.03, 0.8, 20, 3
 # Where nearest links tell the class far better than edges and features, as on Squirrel (0.65 ahead, the next graph has
-# 0.14), hiding more of the features is worth five points (docs/log.md).
+# 0.14), hiding more of the features is worth five points (docs/log.md). Of few training nodes a lead is often chance.
 LINKS_LEAD, MISLEADING_DROPOUT, LINKED_EMBEDDING_DROPOUT = 0.3, 0.8, 0.1
 MANY_LABELS = 3000  # training nodes from which on neighbours carry labels, if columns are few: otherwise they overfit
 MOST_LISTED = 8  # names of columns in one note
@@ -218,7 +218,7 @@ def _what_tells_classes(config: Config, graph: Graph, train: NDArray[np.int64]) 
     return _Told(
         agreement,
         wide and agreement.edges > ALIKE and tell,
-        agreement.links > max(agreement.edges, agreement.features) + LINKS_LEAD,
+        len(train) >= SMALL_BELOW and agreement.links > max(agreement.edges, agreement.features) + LINKS_LEAD,
     )
 
 

@@ -46,7 +46,7 @@ from ..tokens.lists import longest_rankings
 from ..training.devices import find_device
 from ..training.processes import Processes
 from ..training.trainer import OnEpoch, Trainer
-from .adapt import Tables, adapt, choose_members, with_epochs
+from .adapt import Tables, adapt, with_epochs
 from .baselines import NONE, QUICK
 from .config import MOST_NUMBER, Config, build_tables
 from .contest import CONTEST_FILE, DEFAULT, WINNER, default_wins, judge_rivals, read_scores, with_members
@@ -313,7 +313,8 @@ def tune_fixed(
     search = replace(search, group=workers).begin(folder)
     with claim(folder / ABOUT_FILE), watching(options.get("progress")) as watch:
         # Given by the user, trials have them as well.
-        members = 1 if "members" in fixed.get("model", {}) else choose_members(len(split.train))
+        default = adapt(replace(Config(), data=base.data), graph, split).config
+        members = 1 if "members" in fixed.get("model", {}) else default.model.members
         budget = Budget(60 * minutes, trials or math.inf, ensemble, members, len(search.splits(1)))
         if not (folder / "config.toml").is_file():  # else the last training has begun
             search.run(folder, budget, device=device, workers=workers, watch=watch)
