@@ -186,7 +186,7 @@ def test_more_features_are_hidden_where_only_links_tell_the_class() -> None:
     split = Split(np.arange(180, 480), np.arange(480, 520), np.arange(520, 560))
     adapted = adapt(Config(), graph, split)
     model = adapted.config.model
-    assert (model.feature_dropout, model.embedding_dropout) == (0.8, 0.1)
+    assert (model.feature_dropout, model.embedding_dropout, model.rich_tokens, model.label_hops) == (0.8, 0.1, 0, 2)
     assert any(
         note.startswith("80% of the features are hidden while training: similar links") for note in adapted.notes
     )
@@ -197,7 +197,7 @@ def test_more_features_are_hidden_where_only_links_tell_the_class() -> None:
     told = adapt(load_config(overrides=["data.scale=none"]), replace(graph, features=telling), split).config.model
     assert (told.feature_dropout, told.embedding_dropout) == (0.5, 0.3)
     few = adapt(Config(), replace(graph, features=noise[:, :99]), split).config.model
-    assert (few.feature_dropout, few.embedding_dropout) == (0.0, 0.0)
+    assert (few.feature_dropout, few.embedding_dropout, few.rich_tokens) == (0.0, 0.0, 1)
     # Of few training nodes it could be chance.
     fewer = replace(split, train=split.train[1:])
     assert adapt(Config(), graph, fewer).config.model.feature_dropout == 0.5

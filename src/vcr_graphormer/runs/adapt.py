@@ -49,7 +49,8 @@ FEW_COLUMNS, FEATURE_DROPOUT, EMBEDDING_DROPOUT = 100, 0.5, 0.3
 # have 0.89 to 0.93. All other graphs have no lead.
 FEATURES_LEAD, FEATURES_TELL, FEW_EPOCHS, SPARE_MEMBERS = 0.03, 0.8, 20, 3
 # Where nearest links tell the class far better than edges and features, as on Squirrel (0.65 ahead, the next graph has
-# 0.14), hiding more of the features is worth five points (docs/log.md). Of few training nodes a lead is often chance.
+# 0.14), hiding more of the features is worth five points, and none from around neighbours another (docs/log.md). With
+# few training nodes a lead is often chance.
 LINKS_LEAD, MISLEADING_DROPOUT, LINKED_EMBEDDING_DROPOUT = 0.3, 0.8, 0.1
 MANY_LABELS = 3000  # training nodes from which on neighbours carry labels, if columns are few: otherwise they overfit
 MOST_LISTED = 8  # names of columns in one note
@@ -213,12 +214,12 @@ def _what_tells_classes(config: Config, graph: Graph, train: NDArray[np.int64]) 
     if not {*unresolved(config.model), *unresolved(config.training)}:
         return _Told()
     agreement = Agreement.of(graph, train)
-    wide = graph.num_features >= FEW_COLUMNS and len(train) > MORE_EPOCHS_UP_TO
+    wide = graph.num_features >= FEW_COLUMNS
     tell = agreement.features > max(FEATURES_TELL, agreement.edges + FEATURES_LEAD)
     return _Told(
         agreement,
-        wide and agreement.edges > ALIKE and tell,
-        len(train) >= SMALL_BELOW and agreement.links > max(agreement.edges, agreement.features) + LINKS_LEAD,
+        wide and len(train) > MORE_EPOCHS_UP_TO and agreement.edges > ALIKE and tell,
+        wide and len(train) >= SMALL_BELOW and agreement.links > max(agreement.edges, agreement.features) + LINKS_LEAD,
     )
 
 
@@ -235,7 +236,7 @@ def _adapt_model(config: Config, graph: Graph, train: NDArray[np.int64], *, told
         "hidden_channels": -(-width // model.heads) * model.heads,
         "members": members,
         "dropout": STRONG_DROPOUT if small else DROPOUT,
-        "rich_tokens": 0 if told.features_lead else min(RICH_TOKENS, hops),
+        "rich_tokens": 0 if told.features_lead or told.links_lead else min(RICH_TOKENS, hops),
         "label_hops": 0 if told.features_lead else min(LABEL_HOPS, hops),
         "own_hops": gated and hops > 0 and told.agreement.edges > ALIKE,
         "rich_labels": has_neighbours and task.has_classes and few_columns and len(train) >= MANY_LABELS,
@@ -261,7 +262,7 @@ def _adapt_model(config: Config, graph: Graph, train: NDArray[np.int64], *, told
             f"nothing around neighbours: similar features tell the class better than edges do (Cohen's kappa "
             f"{told.agreement.features:.2f} and {told.agreement.edges:.2f})"
         )
-    if "feature_dropout" in names and told.links_lead and not few_columns:
+    if "feature_dropout" in names and told.links_lead:
         notes.append(
             f"{feature_dropout:.0%} of the features are hidden while training: similar links tell the class (Cohen's "
             f"kappa {told.agreement.links:.2f}), features do not ({told.agreement.features:.2f})"
