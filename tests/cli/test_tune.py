@@ -8,13 +8,14 @@ from tests.support.command import run
 from vcr_graphormer import Run, Tuning
 from vcr_graphormer.runs.trials import Workbench
 
-SHORT = ("--set", "training.epochs=4", "--set", "model.hidden_channels=16", "--device", "cpu")
+# One worker, in this process: others take seconds to start.
+SHORT = ("--set", "training.epochs=4", "--set", "model.hidden_channels=16", "--device", "cpu", "--workers", "1")
 SEARCH = ("tune", "--recipes", "features, hops-no-layers", "--trials", "5", "--minutes", "60", *SHORT)
 
 
 def test_tune_show_and_continue(tmp_path: Path) -> None:
     out = str(tmp_path / "run")
-    text = run(*SEARCH, "--out", out, "--ensemble", "2")
+    text = run(*SEARCH, "--workers", "2", "--out", out, "--ensemble", "2")
     for part in (
         "trial 1: features, 1 epochs: 0.",
         "trial 5: ",
@@ -61,7 +62,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     with monkeypatch.context() as patch:
         patch.setattr(Workbench, "judge", stop)
-        stopped = run(*SEARCH, "--workers", "1", "--out", out, code=130)  # patched in this process
+        stopped = run(*SEARCH, "--out", out, code=130)
         assert "error: stopped; continue with the same command" in stopped
     assert Tuning.open(out).entries == ()
     assert "validation accuracy of 5 trials" in run(*SEARCH, "--out", out)

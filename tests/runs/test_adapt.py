@@ -247,7 +247,7 @@ def test_roc_auc_needs_both_classes_in_the_validation_part() -> None:
 def test_one_unscaled_column_costs_nothing() -> None:
     graph = make_graph(400)
     split = Split.random(graph.labels, seed=0)
-    config = load_config(overrides=["training.epochs=20", "model.hidden_channels=32"])
+    config = load_config(overrides=["training.epochs=20", "model.hidden_channels=32", "model.members=1"])
     raw = replace(config, data=DataConfig(scale="none"))
     scores = {
         name: Workbench(one, torch.device("cpu")).train(split, settings).test

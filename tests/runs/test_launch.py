@@ -51,6 +51,7 @@ def test_the_folder_says_everything(run: Run, graph: Graph, split: Split) -> Non
     expected = {"config.toml", "history.jsonl", "metrics.json", "model.safetensors", "predictions.npz", "run.json"}
     assert names == expected | {"split.npz", "tokens", "graph", "baselines.json", "schema.json", "checksums.json"}
     resolved = replace(CONFIG, training=replace(CONFIG.training, metric="accuracy", threshold=0.5))
+    resolved = replace(resolved, data=replace(CONFIG.data, directed=False))
     assert vcr.load_config(run.path / "config.toml") == resolved
     metrics = json.loads((run.path / "metrics.json").read_text())
     assert {"dataset", "metric", "train", "val", "test", "seed", "epochs", "timings", "versions"} <= metrics.keys()
