@@ -153,10 +153,10 @@ def measure_accuracy(
         record = Record(folder, about, _settings(config), force)
         files.append(record.file)
         for seed in record.missing(plan.seeds):
-            split, bench = choose_split(plan.dataset, graph, plan.protocol, seed, root), bench_of(graph.directed)
+            split, directed = choose_split(plan.dataset, graph, plan.protocol, seed, root), graph.directed
             if config.data.directed == AUTO:
-                data = replace(config.data, root=str(root))
-                bench = bench_of(with_directions(data, graph, split) is not None)
+                directed = with_directions(replace(config.data, root=str(root)), graph, split) is not None
+            bench = bench_of(directed)
             trial = bench.train(split, replace(config, training=replace(config.training, seed=seed)))
             details: dict[str, Any] = {"epochs": trial.epochs, "best_epoch": trial.best_epoch}
             details |= {"device": str(bench.device), "directed": bench.graph.directed}

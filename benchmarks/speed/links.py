@@ -21,8 +21,8 @@ import numpy as np
 import vcr_graphormer as vcr
 from benchmarks.common import new_parser, print_table, write_result
 from benchmarks.speed.peers import random_sources
+from vcr_graphormer.data.agreement import MOST_LINKS
 from vcr_graphormer.ranking.kernels.links import rank_by_links
-from vcr_graphormer.ranking.links import MOST_LINKS
 from vcr_graphormer.ranking.ranker import empty_lists
 
 K, SOURCES, SHARD = 24, 2000, 4096  # a distinct list of 8 keeps 24 nodes

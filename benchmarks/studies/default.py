@@ -236,14 +236,9 @@ def tests_of_default(measured: Sequence[dict[str, Any]], folder: Path) -> dict[s
     tests = {}
     for graph in TWELVE:
         file = result_file(folder, graph, "B" if graph in BY_AUC else "A", "adaptive")
-        rows = read_json(file)["runs"] if file.is_file() else measured
-        tests[graph] = [row["test"] for row in rows if file.is_file() or is_default(row, graph)]
+        candidates = [row for row in measured if (row["graph"], row["candidate"]) == (graph, DEFAULT)]
+        tests[graph] = [row["test"] for row in (read_json(file)["runs"] if file.is_file() else candidates)]
     return tests
-
-
-def is_default(row: dict[str, Any], graph: str) -> bool:
-    """Return whether a row is a run of the default on a graph."""
-    return bool((row["graph"], row["candidate"]) == (graph, DEFAULT))
 
 
 def default_table(tests_of: dict[str, list[float]], baselines: dict[str, tuple[str, float]]) -> str:

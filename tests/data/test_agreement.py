@@ -91,7 +91,7 @@ def test_agreement_by_rows_is_a_kappa_of_known_values() -> None:
     # The nearest others are 1, 0, 0, 4, 3, 3: all have the same class.
     rows = np.array([[1, 0], [1, 0], [2, 1], [0, 1], [0, 1.0], [1, 2]])
     assert nearest_agreement(rows, labels, np.arange(6)) == 1.0
-    # With another third row they are 1, 0, 3, 2, 2, 3: classes 0, 0, 1, 0, 0, 1. Half are right, as by chance.
+    # With other rows they are 1, 0, 3, 2, 2, 2.
     rows[2], rows[5] = [0, 1], [0, 3]
     assert agreement._guess(rows, labels, np.arange(6))[1].tolist() == [0, 0, 1, 0, 0, 0]
     # 2 of 6 are right; by chance 3/6 · 5/6 + 3/6 · 1/6 = 1/2.
@@ -131,20 +131,23 @@ def test_directions_are_kept_where_outgoing_links_tell_the_class() -> None:
     assert keeps_directions(*both(edges, changed), train)
 
 
-def test_directions_that_the_writer_of_a_list_has_chosen_are_not_kept() -> None:
-    plain = vcr.generate(400, 3000, classes=3, features=8, homophily=0.8, seed=0)
-    # Ids sorted by class, and each edge once with its smaller end first: then the order of ends tells the class.
+def test_directions_that_the_writer_of_a_list_has_chosen_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids are sorted by class, and the smaller end of each edge comes first: only the order of ends tells the class."""
+    plain = vcr.generate(1500, 30_000, classes=3, features=8, homophily=1 / 3, seed=0)
     order = np.argsort(np.asarray(plain.labels), kind="stable")
-    new_ids = np.empty(400, dtype=np.int64)
-    new_ids[order] = np.arange(400)
+    new_ids = np.empty(1500, dtype=np.int64)
+    new_ids[order] = np.arange(1500)
     ends = new_ids[np.stack(plain.to_scipy().tocoo().coords)]
-    smaller_first, labels = ends[:, ends[0] < ends[1]], np.asarray(plain.labels)[order]
+    smaller_first, labels, train = ends[:, ends[0] < ends[1]], np.asarray(plain.labels)[order], np.arange(0, 1500, 2)
     for once in (smaller_first, smaller_first[::-1]):
-        assert not keeps_directions(*both(once, labels, num_nodes=400), np.arange(0, 400, 2))
-    # In random order they say nothing.
+        assert not keeps_directions(*both(once, labels, num_nodes=1500), train)
     turned = np.random.default_rng(0).random(smaller_first.shape[1]) < 0.5
-    once = np.where(turned, smaller_first, smaller_first[::-1])
-    assert not keeps_directions(*both(once, labels, num_nodes=400), np.arange(0, 400, 2))
+    random_order = np.where(turned, smaller_first, smaller_first[::-1])
+    assert not keeps_directions(*both(random_order, labels, num_nodes=1500), train)
+    # Without looking at the ids, sorted ends would be kept.
+    monkeypatch.setattr(agreement, "_sorted_ends", lambda graph: False)
+    assert keeps_directions(*both(smaller_first, labels, num_nodes=1500), train)
+    assert not keeps_directions(*both(random_order, labels, num_nodes=1500), train)
 
 
 @pytest.mark.parametrize("rarer", [0.5, 0.2, 0.1])
@@ -219,7 +222,7 @@ def test_only_a_graph_with_training_nodes_decides() -> None:
 
 def test_large_graphs_are_not_read_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_pages(tmp_path / "pages")
-    monkeypatch.setattr("vcr_graphormer.data.datasets.MOST_NODES", 299)
+    monkeypatch.setattr("vcr_graphormer.data.agreement.MOST_NODES_COMPARED", 299)
     assert not read(DataConfig(dataset=str(tmp_path / "pages")))[0].directed
 
 

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from .graph import Graph
 from .tasks import TASKS
 
-MOST_NODES = 200_000  # of a graph whose links are compared: as for neighbours by links (`tokens/adapt.py`)
+# Comparing the links of more nodes takes minutes: 150 s for the neighbours of 10^6 nodes with 10^7 edges on two cores.
+MOST_NODES_COMPARED = 200_000
+# Nodes that more nodes link to are ignored: they tell little about similarity, and cost the square of that number.
+MOST_LINKS = 4096
 MOST_COMPARED = 100_000  # training nodes that are read; of more, evenly drawn ones
 # Training nodes whose nearest one is looked for. With 2,000 of them a fraction has a standard error of 0.011 at most.
 MOST_QUERIES = 2000
 PRODUCTS_AT_ONCE = 1 << 24  # similarities, of 4 bytes each
-MOST_LINKS = 4096  # as for neighbours by links: who more nodes link to tells little (`ranking/links.py`)
 # Directions of links are kept where they find the class of so many more training nodes, and by so many standard errors.
 DIRECTIONS_GAIN, STANDARD_ERRORS = 0.03, 3.0
 
@@ -49,12 +51,18 @@ class Agreement:
         """
         if not TASKS[graph.task].has_classes or graph.labels is None:
             return cls()
-        labels, small = np.asarray(graph.labels), graph.num_nodes <= MOST_NODES
+        labels = np.asarray(graph.labels)
         return cls(
             label_agreement(graph, train),
             0.0 if graph.features is None else nearest_agreement(graph.features, labels, train),
-            nearest_agreement(links_of(graph), labels, train) if small else 0.0,
+            nearest_agreement(links_of(graph), labels, train) if can_compare_links(graph) else 0.0,
         )
+
+
+def can_compare_links(graph: Graph) -> bool:
+    """Return whether a graph has classes, and few enough nodes to compare their links."""
+    has_classes = TASKS[graph.task].has_classes and graph.labels is not None
+    return has_classes and graph.num_nodes <= MOST_NODES_COMPARED
 
 
 def label_agreement(graph: Graph, train: NDArray[np.int64]) -> float:
@@ -108,7 +116,7 @@ def keeps_directions(directed: Graph, undirected: Graph, train: NDArray[np.int64
     >>> keeps_directions(*ways, np.arange(4))  # four nodes prove nothing
     False
     """
-    if undirected.num_nodes > MOST_NODES or not TASKS[undirected.task].has_classes or undirected.labels is None:
+    if not can_compare_links(undirected):
         return False
     if directed.num_arcs == undirected.num_arcs or _sorted_ends(directed):
         return False
@@ -132,9 +140,7 @@ def _sorted_ends(graph: Graph) -> bool:
 
 def links_of(graph: Graph) -> Any:
     """Return the adjacency matrix without the columns that too many nodes link to."""
-    matrix = graph.to_scipy().tocsc()
-    counts = np.diff(matrix.indptr)
-    return matrix[:, counts <= MOST_LINKS].tocsr() if (counts > MOST_LINKS).any() else matrix.tocsr()
+    return graph.to_scipy()[:, np.bincount(graph.indices, minlength=graph.num_nodes) <= MOST_LINKS]
 
 
 def _guess(rows: Any, labels: NDArray[np.int64], train: NDArray[np.int64]) -> tuple[Any, Any]:

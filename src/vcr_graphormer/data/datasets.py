@@ -15,7 +15,7 @@ from ..base.checks import AUTO, check_choice, check_seed, setting
 from ..base.jobs import Progress
 from ..base.problems import Problems, first_texts
 from ..errors import ConfigError, GraphError, StoreError, unknown_name
-from .agreement import MOST_NODES, keeps_directions
+from .agreement import can_compare_links, keeps_directions
 from .catalogue import DATASETS, RANDOM, Counts, find_dataset
 from .columns.schema import Schema
 from .generated import digits
@@ -247,7 +247,7 @@ def with_directions(
     Edges are read once more. A saved graph stays as it was saved.
     """
     embedded = config.dataset == EMBEDDED and not (config.nodes or config.edges)
-    if embedded or graph.folder is not None or graph.num_nodes > MOST_NODES or not TASKS[graph.task].has_classes:
+    if embedded or graph.folder is not None or not can_compare_links(graph):
         return None
     arcs, _ = _read(replace(config, directed=True), Problems(), progress=progress)
     directed = arcs  # its features are those of the graph, but for degrees

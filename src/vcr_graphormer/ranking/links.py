@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..base.checks import check_sources
 from ..base.folders import check_once, open_folder, write_folder
 from ..base.machine import default_threads
+from ..data.agreement import MOST_LINKS
 from ..data.graph import Graph
 from ..errors import GraphError, StoreError
 from .connections import Connections
@@ -29,8 +30,6 @@ from .ranker import Candidates, Closing, Effort, Preparation, Ranking, empty_lis
 from .saved import check_links
 from .second_level import with_weights
 
-# Nodes that more nodes link to are ignored: they tell little about similarity, and cost the square of that number.
-MOST_LINKS = 4096
 # Counting shared links takes a table of all nodes, some 4 µs per 4,096 nodes; it saves tens of µs per source.
 NODES_PER_SOURCE = 4096
 BLOCKS_PER_THREAD = 16  # small blocks, so that all threads finish at about the same time

@@ -13,12 +13,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ..base.checks import Array
+from ..data.agreement import MOST_LINKS
 from ..data.graph import Graph
 from .growth import join_clusters
 from .kernels.links import rank_by_links
 from .kernels.push import LIMIT, TINY, LooseArcs
 from .kernels.topk import rank_sources
-from .links import MOST_LINKS, LinkRanker
+from .links import LinkRanker
 from .live import LEAST_ROOM, Addition, LiveGraph, Undo, add_in_order, with_room
 from .nearest import STEP, FeatureRanker
 from .pagerank import Ranker, entry_after, make_limits

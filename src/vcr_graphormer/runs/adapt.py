@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base.checks import AUTO, unresolved
-from ..data.agreement import Agreement
+from ..data.agreement import MOST_NODES_COMPARED, Agreement, label_agreement
 from ..data.columns.preparation import Preparation
 from ..data.columns.schema import CATEGORY, DATE, OTHER, Schema
 from ..data.graph import Graph
@@ -20,7 +20,7 @@ from ..data.metrics import THRESHOLD
 from ..data.split import Split
 from ..data.tasks import TASKS, Target, choose_metric, known_labels, name_classes
 from ..errors import ConfigError
-from ..tokens.adapt import HOPS, MOST_CLUSTERS, MOST_NODES_COMPARED, adapt_tokens, has_few_labels, labels_per_class
+from ..tokens.adapt import HOPS, MOST_CLUSTERS, adapt_tokens, has_few_labels, labels_per_class
 from ..tokens.config import TokenConfig
 from .config import Config
 
@@ -52,6 +52,8 @@ FEATURES_LEAD, FEATURES_TELL, FEW_EPOCHS, SPARE_MEMBERS = 0.03, 0.8, 20, 3
 # 0.14), hiding more of the features is worth five points, and none from around neighbours another (docs/log.md). With
 # few training nodes a lead is often chance.
 LINKS_LEAD, MISLEADING_DROPOUT, LINKED_EMBEDDING_DROPOUT = 0.3, 0.8, 0.1
+# The settings that depend on what tells the classes.
+_BY_AGREEMENT = {"own_hops", "members", "rich_tokens", "label_hops", "feature_dropout", "embedding_dropout", "epochs"}
 MANY_LABELS = 3000  # training nodes from which on neighbours carry labels, if columns are few: otherwise they overfit
 MOST_LISTED = 8  # names of columns in one note
 # Two classes, the rarer one with a smaller fraction of the training labels: ROC-AUC judges, and F1 chooses a threshold.
@@ -210,16 +212,17 @@ class _Told:
 
 
 def _what_tells_classes(config: Config, graph: Graph, train: NDArray[np.int64]) -> _Told:
-    """Compare edges, features and links, unless no setting depends on it."""
-    if not {*unresolved(config.model), *unresolved(config.training)}:
+    """Compare edges, features and links, as far as settings depend on it."""
+    if not _BY_AGREEMENT & {*unresolved(config.model), *unresolved(config.training)}:
         return _Told()
+    if graph.num_features < FEW_COLUMNS or len(train) < SMALL_BELOW:  # no rule asks for more
+        return _Told(Agreement(edges=label_agreement(graph, train)))
     agreement = Agreement.of(graph, train)
-    wide = graph.num_features >= FEW_COLUMNS
     tell = agreement.features > max(FEATURES_TELL, agreement.edges + FEATURES_LEAD)
     return _Told(
         agreement,
-        wide and len(train) > MORE_EPOCHS_UP_TO and agreement.edges > ALIKE and tell,
-        wide and len(train) >= SMALL_BELOW and agreement.links > max(agreement.edges, agreement.features) + LINKS_LEAD,
+        features_lead=len(train) > MORE_EPOCHS_UP_TO and agreement.edges > ALIKE and tell,
+        links_lead=agreement.links > max(agreement.edges, agreement.features) + LINKS_LEAD,
     )
 
 

@@ -28,10 +28,10 @@ def load_preset(dataset: str, variant: str = "default") -> dict[str, dict[str, A
     """Return the TOML tables of a dataset's preset; empty where there is none, as for the default of your own data.
 
     `default` is the full method with our best settings; `no-neighbours` is the same without neighbours. `adaptive` are
-    the settings of a graph without a preset. `reduced` are the best
-    settings that leave parts of the method out; the first line of each file names them. `paper` is the paper's method
-    with the authors' settings, or with moderate sizes where they give none, as for your own data. Two variants of it
-    leave something out: `hops` all neighbours (as NAGphormer does), `pagerank` all super nodes.
+    the settings of a graph without a preset. `reduced` are the best settings that leave parts of the method out; the
+    first line of each file names them. `paper` is the paper's method with the authors' settings, or with moderate sizes
+    where they give none, as for your own data. Two variants of it leave something out: `hops` all neighbours (as
+    NAGphormer does), `pagerank` all super nodes.
 
     >>> load_preset("Photo", "paper")["tokens"]["hops"], load_preset("my/own/data")
     (3, {})

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base.checks import unresolved
+from ..data.agreement import MOST_NODES_COMPARED
 from ..data.graph import Graph
 from ..data.tasks import TASKS, known_labels
 from .config import TokenConfig
@@ -18,8 +19,6 @@ HOPS = 3  # as in the presets of PubMed, Computer, Photo, CS and Physics
 HOPS_OF_FEW_LABELS = 10  # labels are far away, so more hops reach more of them
 MOST_CLUSTERS, NODES_PER_CLUSTER = 10, 10  # the paper's number for most graphs; at least so many nodes in each
 NEIGHBOURS_OF_A_KIND = 8
-# Comparing more nodes takes minutes: 150 s by links for 10^6 nodes and 10^7 edges on two cores.
-MOST_NODES_COMPARED = 200_000
 # Labels are few where a class has fewer on average, and only a small fraction of the nodes has one. The second rule
 # leaves out graphs that are small altogether, such as Texas (22 labels a class, 60 % of the nodes).
 FEW_LABELS_PER_CLASS, FEW_LABELS_FRACTION = 30, 0.1
